@@ -62,7 +62,8 @@ class Bpe:
         tokens = [END_OF_TEXT] + [BYTE_TO_CHAR[byte] for byte in range(256)]
         merges = []
 
-        words = [(list(to_chars(word)), count) for word, count in Counter(SPLIT.findall(text)).items()]
+        word_counts = Counter(SPLIT.findall(text))
+        words = [(list(to_chars(word)), count) for word, count in word_counts.items()]
         pair_counts = Counter()
         words_with = defaultdict(set)  # pair -> words it was seen in, so a merge visits only those
         for w, (symbols, count) in enumerate(words):

@@ -118,6 +118,6 @@ def read(path):
 
     start, tensors = padded(reader.pos), {}
     for name, shape, type, offset in table:
-        count = int(np.prod(shape))
-        tensors[name] = np.frombuffer(reader.data, DTYPES[type], count, start + offset).reshape(shape)
+        flat = np.frombuffer(reader.data, DTYPES[type], int(np.prod(shape)), start + offset)
+        tensors[name] = flat.reshape(shape)
     return metadata, tensors

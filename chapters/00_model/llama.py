@@ -101,7 +101,8 @@ class Layer(nn.Module):
     def forward(self, x, cos, sin, mask):
         # Dropout sits only where a sublayer is added: inside attention it would cost [T, T] random
         # numbers per head, more time than the products on a CPU.
-        x = x + F.dropout(self.attention(self.attn_norm(x), cos, sin, mask), self.dropout, self.training)
+        y = self.attention(self.attn_norm(x), cos, sin, mask)
+        x = x + F.dropout(y, self.dropout, self.training)
         y = self.ffn_norm(x)
         y = self.ffn_down(F.silu(self.ffn_gate(y)) * self.ffn_up(y))
         return x + F.dropout(y, self.dropout, self.training)
@@ -126,7 +127,8 @@ class Llama(nn.Module):
                 # The two matrices that write into the residual stream start smaller: it sums
                 # 2 * num_layers of them (Radford et al. 2019).
                 writes = name.endswith(("attn_output.weight", "ffn_down.weight"))
-                nn.init.normal_(parameter, std=0.02 * ((2 * config.num_layers) ** -0.5 if writes else 1))
+                scale = (2 * config.num_layers) ** -0.5 if writes else 1.0
+                nn.init.normal_(parameter, std=0.02 * scale)
 
     def forward(self, tokens):
         """tokens [B, T] -> logits [B, T, vocab_size]; T at most context_len."""

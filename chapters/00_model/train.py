@@ -124,7 +124,8 @@ def train(model, train_tokens, held_out_tokens, args, on_best):
             if step % args.eval_every == 0 or progress >= 1.0:
                 held_out = held_out_loss(model, held_out_tokens)
                 # The train loss is the mean since the last row, with dropout on.
-                row = [step, f"{sum(losses) / len(losses):.4f}", f"{held_out:.4f}", f"{seconds:.0f}"]
+                train_loss = sum(losses) / len(losses)
+                row = [step, f"{train_loss:.4f}", f"{held_out:.4f}", f"{seconds:.0f}"]
                 log.writerow(row)
                 file.flush()
                 print(*row, flush=True)

@@ -19,6 +19,9 @@ struct Work {
   std::int64_t kv_bytes_read = 0;     ///< bytes of K and V that attention had to read, each once
 };
 
+/// Adds up what two passes cost.
+Work& operator+=(Work& total, const Work& part);
+
 /// One sequence's share of a pass.
 struct BatchItem {
   SequenceState* state = nullptr;

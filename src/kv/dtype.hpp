@@ -32,16 +32,26 @@ struct DTypeInfo {
 /// \return the packing of `dtype`; an unknown value gives block_elements 0
 constexpr DTypeInfo info(DType dtype) {
   switch (dtype) {
-    case DType::f32: return {"F32", 1, 4};
-    case DType::f16: return {"F16", 1, 2};
-    case DType::bf16: return {"BF16", 1, 2};
-    case DType::q4_0: return {"Q4_0", 32, 18};
-    case DType::q4_1: return {"Q4_1", 32, 20};
-    case DType::q5_0: return {"Q5_0", 32, 22};
-    case DType::q5_1: return {"Q5_1", 32, 24};
-    case DType::q8_0: return {"Q8_0", 32, 34};
-    case DType::q4_k: return {"Q4_K", 256, 144};
-    case DType::q6_k: return {"Q6_K", 256, 210};
+    case DType::f32:
+      return {"F32", 1, 4};
+    case DType::f16:
+      return {"F16", 1, 2};
+    case DType::bf16:
+      return {"BF16", 1, 2};
+    case DType::q4_0:
+      return {"Q4_0", 32, 18};
+    case DType::q4_1:
+      return {"Q4_1", 32, 20};
+    case DType::q5_0:
+      return {"Q5_0", 32, 22};
+    case DType::q5_1:
+      return {"Q5_1", 32, 24};
+    case DType::q8_0:
+      return {"Q8_0", 32, 34};
+    case DType::q4_k:
+      return {"Q4_K", 256, 144};
+    case DType::q6_k:
+      return {"Q6_K", 256, 210};
   }
   return {"unknown", 0, 0};
 }
@@ -77,8 +87,7 @@ inline float to_float(f16 x) {
 /// Rounds to nearest, ties to even; NaN stays NaN.
 inline bf16 to_bf16(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u)
-    return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
   return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 

@@ -33,7 +33,6 @@ class ContiguousCache final : public SequenceState {
 
  private:
   std::byte* row(std::vector<std::byte>& buffer, int layer, std::int64_t slot);
-  void poison(int layer, std::int64_t begin, std::int64_t end);
 
   HeadConfig heads_;
   int num_layers_ = 0;

@@ -56,7 +56,7 @@ struct Model {
 
   bool tied() const { return output.data == token_embedding.data; }
 
-  /// Bytes of all weights as stored, the tied output counted once.
+  /// Bytes of all weights as held, the tied output counted once; norms are held as floats.
   std::int64_t weight_bytes() const;
   /// Elements of all weights, the tied output counted once.
   std::int64_t num_parameters() const;
@@ -67,6 +67,7 @@ struct Model {
 /// \param file  an open GGUF file of architecture "llama"
 /// \param warnings  if not null, receives one line for each default that had to be assumed
 /// \throws InputError naming the file and the key or tensor
-Model load_model(std::shared_ptr<const GgufFile> file, std::vector<std::string>* warnings = nullptr);
+Model load_model(std::shared_ptr<const GgufFile> file,
+                 std::vector<std::string>* warnings = nullptr);
 
 }  // namespace kv

@@ -1,0 +1,124 @@
+// What the KV cache of a model costs, and what a GPU can do with it.
+//
+// Bytes per token follow from the published shape alone (src/kv/cost/kv_bytes.hpp); the roofline
+// says what limits decode and prefill (src/kv/cost/roofline.hpp).
+// Run: build/default/bin/kv_calculator --model llama-3-8b --context 8192 --batch 8
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kv/cost/cost_report.hpp"
+#include "kv/cost/gguf_shape.hpp"
+#include "kv/report/options.hpp"
+#include "kv/report/output_file.hpp"
+
+namespace {
+
+struct Options {
+  std::string model = "llama-3-8b";
+  std::int64_t context = 8192, batch = 1, block_size = 1;
+  std::string dtype = "fp16", weights_dtype, gpu, json, svg;
+  bool list = false, plot = false, measure = true;
+};
+
+void declare(CLI::App& app, Options& o) {
+  const auto positive = CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
+  app.add_option("--model", o.model, "a name from --list, or the path of a .gguf file")
+      ->capture_default_str();
+  app.add_flag("--list", o.list, "list the published shapes and end");
+  app.add_option("--context", o.context, "tokens of each sequence")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--batch", o.batch, "sequences")->check(positive)->capture_default_str();
+  app.add_option("--dtype", o.dtype,
+                 "format of the cache: fp32, fp16, bf16, fp8, int8 (one fp32 scale a token and KV "
+                 "head, for K and V each) or int4 (one fp16 scale for 32 elements)")
+      ->capture_default_str();
+  app.add_option("--weights-dtype", o.weights_dtype,
+                 "format of the weights: as above, int8 without scales "
+                 "(default: fp16; of a .gguf file its own)");
+  app.add_option("--gpu", o.gpu, "only this GPU: h100, h200, a100, 4090 or t4");
+  app.add_option("--block-size", o.block_size, "cache in whole blocks of so many tokens")
+      ->check(positive);
+  app.add_flag("--measure,!--no-measure", o.measure, "measure this machine's roofline (default)");
+  app.add_flag("--plot", o.plot, "draw the roofline in the terminal");
+  app.add_option("--json", o.json, "write the numbers as JSON to this file");
+  app.add_option("--svg", o.svg, "write the roofline as SVG to this file");
+}
+
+// An error in the value of an option names the option.
+template <typename Lookup>
+auto for_option(const std::string& option, Lookup lookup) -> decltype(lookup()) {
+  try {
+    return lookup();
+  } catch (const kv::InputError& error) {
+    throw kv::InputError(option + ": " + error.what());
+  }
+}
+
+kv::CostReport work_out(const Options& o) {
+  kv::Workload work;
+  work.format = for_option("--dtype", [&] { return kv::kv_format(o.dtype); });
+  work.context = o.context;
+  work.batch = o.batch;
+  const bool is_file = o.model.ends_with(".gguf") || std::filesystem::is_regular_file(o.model);
+  if (is_file) {
+    const kv::GgufShape shape = kv::gguf_shape(*kv::GgufFile::open(o.model));
+    work.model = shape.model;
+    work.weight_bytes = shape.weight_bytes;
+    if (o.weights_dtype.empty()) return {work, "as stored in the file", o.block_size};
+  } else {
+    work.model = for_option("--model", [&] { return kv::published_model(o.model); });
+  }
+  const std::string name = o.weights_dtype.empty() ? "fp16" : o.weights_dtype;
+  const kv::KvFormat format = for_option("--weights-dtype", [&] { return kv::kv_format(name); });
+  const double scale_bits =
+      format.elements_a_scale > 0 ? 8.0 * format.scale_bytes / format.elements_a_scale : 0.0;
+  work.weight_bytes = kv::weight_bytes(work.model.params, format.bits + scale_bits);
+  return for_option("--context, --batch", [&] { return kv::CostReport(work, name, o.block_size); });
+}
+
+void run(const Options& o) {
+  if (o.list) {
+    std::cout << kv::list_text();
+    return;
+  }
+  if (!o.json.empty()) kv::check_writable("--json", o.json);
+  if (!o.svg.empty()) kv::check_writable("--svg", o.svg);
+  std::vector<kv::Device> gpus(kv::published_devices().begin(), kv::published_devices().end());
+  if (!o.gpu.empty()) gpus = {for_option("--gpu", [&] { return kv::published_device(o.gpu); })};
+  const kv::CostReport report = work_out(o);
+
+  std::optional<kv::Device> measured;
+  if (o.measure) measured = kv::measure_this_machine();
+  const kv::Device* machine = measured ? &*measured : nullptr;
+
+  std::cout << kv::cost_text(report, gpus, machine);
+  const kv::Plot plot = kv::roofline_plot(report, gpus, machine);
+  if (o.plot) std::cout << "\n" << kv::to_terminal(plot, 100, 20);
+  if (!o.json.empty())
+    kv::write_file_atomically("--json", o.json, kv::cost_json(report, gpus, machine).str());
+  if (!o.svg.empty()) kv::write_file_atomically("--svg", o.svg, kv::to_svg(plot));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string program = std::filesystem::path(argv[0]).filename().string();
+  Options options;
+  CLI::App app("What the KV cache of a model costs, and where it sits on the roofline", program);
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return kv::report_errors(
+        program, [&] { throw kv::InputError(std::string(error.what()) + "; see --help"); });
+  }
+  return kv::report_errors(program, [&] { run(options); });
+}

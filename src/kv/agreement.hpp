@@ -1,0 +1,65 @@
+// Does this chapter compute the same as the one before it?
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kv/generate.hpp"
+
+namespace kv {
+
+/// The previous chapter's way to the logits [vocab_size] after a prefix. It is asked for growing
+/// prefixes, so it may keep state between calls. Adds what it cost to `work`.
+using PreviousMethod =
+    std::function<std::vector<float>(std::span<const TokenId> prefix, Work* work)>;
+
+/// One output token, computed both ways from the same prefix.
+struct ComparedStep {
+  std::int64_t seq_len = 0;  ///< tokens of the prefix
+  double ms = 0.0;           ///< this chapter's time for the step
+  double previous_ms = 0.0;  ///< the previous chapter's
+  Work work;
+  Work previous_work;
+  double logit_difference = 0.0;  ///< largest over the vocabulary
+  bool token_equal = false;       ///< the same token is the likeliest
+};
+
+/// The comparison of a run with the previous chapter.
+struct Agreement {
+  std::vector<ComparedStep> steps;
+  std::int64_t num_steps = 0;         ///< output tokens of the run, compared or not
+  double max_logit_difference = 0.0;  ///< over all compared steps
+  double bound = 0.0;                 ///< what the arithmetic allows, see logits_atol
+  std::int64_t tokens_equal = 0;      ///< compared steps with the same likeliest token
+
+  bool within_bound() const { return max_logit_difference <= bound; }
+};
+
+/// Largest difference of two logits that should be equal but were summed in another order.
+///
+/// A dot product of n terms in fp32 carries an error of about eps * sqrt(n) of its size when the
+/// roundings are independent. A pass has four such products in a row per layer and one for the
+/// logits, and errors of independent stages add like their squares:
+/// eps * sqrt(n) * sqrt(4 * num_layers + 1), n the longest sum, in units of the largest logit. The
+/// factor 4 in front leaves a margin over the largest ratio measured (docs/tolerances.md).
+/// A cache in a 16-bit format rounds K and V; a difference in the last bit of fp32 can tip such a
+/// rounding, so its half step takes the place of eps.
+///
+/// \param config        the model's shape
+/// \param kv_dtype      format of the cached K and V
+/// \param max_abs_logit largest |logit| of the step
+double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_logit);
+
+/// Runs the previous chapter's method on the prefixes of every step whose logits were kept; shows
+/// its progress on a terminal.
+///
+/// \param run      a finished run; its options chose the steps
+/// \param config   the model's shape
+/// \param kv_dtype format of the cached K and V
+/// \param previous the previous chapter
+Agreement compare(const Generation& run, const ModelConfig& config, KvDType kv_dtype,
+                  const PreviousMethod& previous);
+
+}  // namespace kv

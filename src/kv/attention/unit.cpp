@@ -1,0 +1,248 @@
+#include "kv/attention/unit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "kv/attention/tile_kernels.hpp"
+#include "kv/model/block_readers.hpp"
+
+namespace kv {
+
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// From here on preparing a tile (widen, transpose) is cheaper than reading it unprepared.
+constexpr std::int64_t kMinPreparedRows = 8;
+// A piece of a tile that lies in one span.
+struct Piece {
+  const std::byte* k;
+  const std::byte* v;
+  std::int64_t stride;
+  DType dtype;
+  int first;  // key of the tile
+  int num_keys;
+};
+
+// Scratch of one thread; only ever grows.
+struct Scratch {
+  std::vector<float> q;             // [rows, head_dim]
+  std::vector<float> scores;        // [rows, kTileKeys]
+  std::vector<float> out;           // [rows, head_dim] unnormalised
+  std::vector<float> m, l;          // [rows]
+  std::vector<float> k_widened;     // [kTileKeys, head_dim]
+  std::vector<float> k_transposed;  // [head_dim, kTileKeys]
+  std::vector<float> v_widened;     // [kTileKeys, head_dim]
+
+  void resize(std::int64_t rows, int head_dim) {
+    const auto grow = [](std::vector<float>& v, std::int64_t size) {
+      if (static_cast<std::int64_t>(v.size()) < size) v.resize(size);
+    };
+    grow(q, rows * head_dim);
+    grow(scores, rows * kTileKeys);
+    grow(out, rows * head_dim);
+    grow(m, rows);
+    grow(l, rows);
+    grow(k_widened, kTileKeys * head_dim);
+    grow(k_transposed, kTileKeys * head_dim);
+    grow(v_widened, kTileKeys * head_dim);
+  }
+};
+
+// Calls `body` with a null pointer of the span's element type.
+template <class Body>
+void with_type(DType dtype, Body&& body) {
+  if (dtype == DType::f32) body(static_cast<const float*>(nullptr));
+  if (dtype == DType::f16) body(static_cast<const f16*>(nullptr));
+  if (dtype == DType::bf16) body(static_cast<const bf16*>(nullptr));
+}
+
+// Walks the spans of a unit tile by tile.
+class TileReader {
+ public:
+  TileReader(const std::vector<KvSpan>& spans, std::int64_t first_key) : spans_(spans) {
+    row_ = first_key;
+    while (index_ < spans_.size() && row_ >= spans_[index_].num_rows)
+      row_ -= spans_[index_++].num_rows;
+  }
+
+  // The pieces of the next `num_keys` keys.
+  std::span<const Piece> next(int num_keys) {
+    int count = 0;
+    for (int first = 0; first < num_keys;) {
+      const KvSpan& span = spans_[index_];
+      const int take =
+          static_cast<int>(std::min<std::int64_t>(num_keys - first, span.num_rows - row_));
+      if (take > 0) {
+        const std::int64_t offset = row_ * span.row_stride * info(span.dtype).block_bytes;
+        pieces_[count++] = {span.k + offset, span.v + offset, span.row_stride,
+                            span.dtype,      first,           take};
+        first += take;
+        row_ += take;
+      }
+      if (row_ == span.num_rows) {
+        ++index_;
+        row_ = 0;
+      }
+    }
+    return {pieces_.data(), static_cast<std::size_t>(count)};
+  }
+
+ private:
+  const std::vector<KvSpan>& spans_;
+  std::size_t index_ = 0;
+  std::int64_t row_ = 0;
+  std::array<Piece, kTileKeys> pieces_;
+};
+
+// One tile for few rows: K and V are read where they lie, once.
+class DirectTile {
+ public:
+  static void scores(std::span<const Piece> pieces, std::int64_t rows, int head_dim, Scratch& s) {
+    for (const Piece& piece : pieces)
+      with_type(piece.dtype, [&]<class T>(const T*) {
+        score_rows(s.q.data(), rows, head_dim, reinterpret_cast<const T*>(piece.k), piece.stride,
+                   piece.num_keys, s.scores.data() + piece.first);
+      });
+  }
+
+  // Rows [r, r + count), of which all see keys [begin, end) of the tile.
+  static void values(std::span<const Piece> pieces, std::int64_t r, std::int64_t count, int begin,
+                     int end, int head_dim, Scratch& s) {
+    for (const Piece& piece : pieces) {
+      const int first = std::max(begin, piece.first);
+      const int last = std::min(end, piece.first + piece.num_keys);
+      if (first >= last) continue;
+      with_type(piece.dtype, [&]<class T>(const T*) {
+        add_values(count, s.scores.data() + r * kTileKeys + first,
+                   reinterpret_cast<const T*>(piece.v) + (first - piece.first) * piece.stride,
+                   piece.stride, last - first, head_dim, s.out.data() + r * head_dim, head_dim);
+      });
+    }
+  }
+};
+
+// One tile for many rows: K is widened and transposed, V widened, once for all rows.
+class PreparedTile {
+ public:
+  static void scores(std::span<const Piece> pieces, std::int64_t rows, int head_dim, Scratch& s) {
+    int num_keys = 0;
+    for (const Piece& piece : pieces) {
+      with_type(piece.dtype, [&]<class T>(const T*) {
+        for (int j = 0; j < piece.num_keys; ++j) {
+          const std::int64_t to = static_cast<std::int64_t>(piece.first + j) * head_dim;
+          readers::widen_floats<T>(piece.k, j * piece.stride, head_dim, s.k_widened.data() + to);
+          readers::widen_floats<T>(piece.v, j * piece.stride, head_dim, s.v_widened.data() + to);
+        }
+      });
+      num_keys += piece.num_keys;
+    }
+    simd::transpose(s.k_widened.data(), head_dim, num_keys, head_dim, s.k_transposed.data(),
+                    kTileKeys);
+    // Columns behind num_keys hold leftovers of earlier tiles; their scores are never looked at.
+    for (int j = 0; j < num_keys; j += simd::kTileCols)
+      simd::multiply_rows<simd::kTileVecs>(rows, s.q.data(), head_dim, s.k_transposed.data() + j,
+                                           kTileKeys, head_dim, s.scores.data() + j, kTileKeys,
+                                           false);
+  }
+
+  static void values(std::span<const Piece>, std::int64_t r, std::int64_t count, int begin, int end,
+                     int head_dim, Scratch& s) {
+    add_values(count, s.scores.data() + r * kTileKeys + begin,
+               s.v_widened.data() + static_cast<std::int64_t>(begin) * head_dim, head_dim,
+               end - begin, head_dim, s.out.data() + r * head_dim, head_dim);
+  }
+};
+
+// Softmax and values of one tile whose scores are there. `first_key` is its first key.
+template <class Tile>
+void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale,
+             std::span<const Piece> pieces, std::int64_t first_key, int num_keys, Scratch& s) {
+  const int head_dim = heads.head_dim;
+  const int group = heads.group_size();
+  const std::int64_t rows = unit.num_tokens * group;
+  // Token t sees keys j <= t + past, so later tokens see at least what earlier ones see.
+  const auto visible = [&](std::int64_t r) {
+    const std::int64_t t = unit.first_token + r / group;
+    return static_cast<int>(std::clamp<std::int64_t>(t + unit.past + 1 - first_key, 0, num_keys));
+  };
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float rescale =
+        softmax_tile(s.scores.data() + r * kTileKeys, visible(r), scale, s.m[r], s.l[r]);
+    if (rescale == 1.0f) continue;
+    float* out = s.out.data() + r * head_dim;
+    for (int d = 0; d < head_dim; ++d) out[d] *= rescale;
+  }
+  // Blocks of rows share the keys that all of them see; the few keys more that only later tokens
+  // see are added row by row. A masked V row is never read: 0 * NaN would be NaN.
+  for (std::int64_t r = 0; r < rows;) {
+    const int common = visible(r);
+    std::int64_t count = rows - r;
+    if (visible(rows - 1) != common) count = std::min<std::int64_t>(count, simd::kTileRows);
+    Tile::values(pieces, r, count, 0, common, head_dim, s);
+    for (std::int64_t i = r; i < r + count; ++i)
+      if (visible(i) > common) Tile::values(pieces, i, 1, common, visible(i), head_dim, s);
+    r += count;
+  }
+}
+
+// Puts the rows of a finished unit into the result, or among the parts when its keys were cut.
+void finish(const AttentionUnit& unit, const HeadConfig& heads, AttentionParts& parts,
+            const Scratch& s) {
+  const int head_dim = heads.head_dim;
+  const int group = heads.group_size();
+  for (std::int64_t r = 0; r < unit.num_tokens * group; ++r) {
+    const float* sums = s.out.data() + r * head_dim;
+    if (unit.part >= 0) {
+      parts.m[unit.part + r] = s.m[r];
+      parts.l[unit.part + r] = s.l[r];
+      std::copy_n(sums, head_dim, parts.out.data() + (unit.part + r) * head_dim);
+      continue;
+    }
+    const std::int64_t head =
+        (unit.first_token + r / group) * heads.num_q_heads + unit.kv_head * group + r % group;
+    const bool empty = s.l[r] == 0.0f;
+    const float factor = empty ? 0.0f : 1.0f / s.l[r];
+    for (int d = 0; d < head_dim; ++d) unit.item->out[head * head_dim + d] = sums[d] * factor;
+    if (unit.item->lse != nullptr)
+      unit.item->lse[head] = empty ? kMinusInfinity : s.m[r] + std::log(s.l[r]);
+  }
+}
+
+}  // namespace
+
+void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
+              AttentionParts& parts) {
+  thread_local Scratch s;
+  const int head_dim = heads.head_dim;
+  const int group = heads.group_size();
+  const std::int64_t rows = unit.num_tokens * group;
+  s.resize(rows, head_dim);
+  for (std::int64_t t = 0; t < unit.num_tokens; ++t)
+    std::copy_n(unit.item->q + (unit.first_token + t) * unit.item->q_stride +
+                    static_cast<std::int64_t>(unit.kv_head) * group * head_dim,
+                group * head_dim, s.q.data() + t * group * head_dim);
+  std::fill_n(s.out.begin(), rows * head_dim, 0.0f);
+  std::fill_n(s.m.begin(), rows, kMinusInfinity);
+  std::fill_n(s.l.begin(), rows, 0.0f);
+
+  TileReader reader(*unit.spans, unit.begin);
+  for (std::int64_t key = unit.begin; key < unit.end; key += kTileKeys) {
+    const int num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, unit.end - key));
+    const std::span<const Piece> pieces = reader.next(num_keys);
+    if (rows < kMinPreparedRows) {
+      DirectTile::scores(pieces, rows, head_dim, s);
+      take_in<DirectTile>(unit, heads, scale, pieces, key, num_keys, s);
+    } else {
+      PreparedTile::scores(pieces, rows, head_dim, s);
+      take_in<PreparedTile>(unit, heads, scale, pieces, key, num_keys, s);
+    }
+  }
+  finish(unit, heads, parts, s);
+}
+
+}  // namespace kv

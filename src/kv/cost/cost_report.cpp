@@ -1,0 +1,233 @@
+#include "kv/cost/cost_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kv/report/table.hpp"
+
+namespace kv {
+namespace {
+
+std::string billions(std::int64_t params) {
+  const double value = static_cast<double>(params);
+  return params >= 100'000'000 ? four_digits(value / 1e9) + " billion"
+                               : four_digits(value / 1e6) + " million";
+}
+
+std::string describe(const PublishedModel& model) {
+  const KvShape& kv = model.kv;
+  std::string text =
+      fmt::format("{}: {} layers, {} query heads, ", model.name, kv.num_layers, model.num_q_heads);
+  if (kv.latent())
+    text += fmt::format("a latent of {} + {} (MLA)", kv.kv_lora_rank, kv.qk_rope_head_dim);
+  else
+    text += fmt::format("{} KV heads of {}", kv.num_kv_heads, kv.head_dim);
+  text += ", " + billions(model.params) + " parameters";
+  if (model.num_experts > 0) text += " (" + billions(model.active_params) + " active)";
+  text += "\nsource: " + model.source + "\n";
+  if (!model.note.empty()) text += model.note + "\n";
+  return text;
+}
+
+bool slides(const CostReport& report) {
+  const auto& windows = report.workload.model.kv.windows;
+  return std::any_of(windows.begin(), windows.end(), [](int w) { return w > 0; });
+}
+
+std::string sizes_text(const CostReport& report) {
+  const Workload& w = report.workload;
+  std::string text = fmt::format(
+      "KV cache in {}, {} tokens of context, batch of {}{}\n", w.format.name,
+      with_thousands(w.context), with_thousands(w.batch),
+      report.block_size > 1
+          ? fmt::format(", whole blocks of {} tokens", with_thousands(report.block_size))
+          : "");
+  Table table({"", "bytes", "GB = 10^9", "GiB = 2^30"});
+  const auto row = [&](const std::string& name, std::int64_t bytes) {
+    table.add_row({name, with_thousands(bytes), decimal_bytes(bytes), binary_bytes(bytes)});
+  };
+  row(slides(report) ? "per token, below the window" : "per token", report.per_token.total());
+  row("per sequence", report.per_sequence.total());
+  row(fmt::format("batch of {}", with_thousands(w.batch)), report.total.total());
+  if (report.total.scales > 0) {
+    row("  of it numbers", report.total.elements);
+    row("  of it scales", report.total.scales);
+  }
+  row("weights (" + report.weights_format + ")", w.weight_bytes);
+  return text + table.str(2) +
+         fmt::format("The caches of the batch take {} times the bytes of the weights.\n",
+                     four_digits(static_cast<double>(report.total.total()) /
+                                 static_cast<double>(w.weight_bytes)));
+}
+
+std::string fits_text(const CostReport& report, std::span<const Device> gpus) {
+  const Workload& w = report.workload;
+  Table table({"GPU", "memory", "left beside the weights", "sequences that fit"});
+  for (const Device& gpu : gpus) {
+    const auto memory = static_cast<std::int64_t>(gpu.memory_bytes);
+    const std::int64_t left = memory - w.weight_bytes;
+    const std::int64_t fit = sequences_that_fit(gpu, w.weight_bytes, report.per_sequence.total());
+    table.add_row({gpu.name, format_bytes(memory),
+                   left > 0 ? format_bytes(left) : "the weights do not fit", with_thousands(fit)});
+  }
+  return fmt::format(
+             "Sequences of {} tokens that fit one GPU (nothing set aside for activations)\n",
+             with_thousands(w.context)) +
+         table.str(2);
+}
+
+std::string intensity_text(const char* name, const StepCost& cost) {
+  return fmt::format(
+      "  {:<8}{} operations on {} of weights and {} of cache: {} operations a byte\n", name,
+      fmt::format("{:.3g}", cost.flops),
+      decimal_bytes(static_cast<std::int64_t>(cost.weight_bytes)),
+      decimal_bytes(static_cast<std::int64_t>(cost.kv_bytes)), four_digits(cost.intensity()));
+}
+
+std::string roofline_text(const CostReport& report, const std::vector<Device>& devices) {
+  std::string text = "Arithmetic intensity of one decode step and of the prefill of the batch\n" +
+                     intensity_text("decode", report.decode) +
+                     intensity_text("prefill", report.prefill);
+  Table table({"roofline", "GB/s", "TFLOP/s", "ridge", "decode bound by", "at best", "tokens/s",
+               "prefill bound by", "at best"},
+              {Align::left, Align::right, Align::right, Align::right, Align::left, Align::right,
+               Align::right, Align::left, Align::right});
+  for (const Device& device : devices) {
+    const RooflinePoint decode = place(report.decode, device);
+    const RooflinePoint prefill = place(report.prefill, device);
+    table.add_row({device.name, four_digits(device.bytes_per_second / 1e9),
+                   four_digits(device.flops_per_second / 1e12), four_digits(device.ridge()),
+                   decode.memory_bound ? "memory" : "arithmetic",
+                   four_digits(decode.seconds * 1e3) + " ms",
+                   four_digits(static_cast<double>(report.workload.batch) / decode.seconds),
+                   prefill.memory_bound ? "memory" : "arithmetic",
+                   four_digits(prefill.seconds * 1e3) + " ms"});
+  }
+  return text + table.str(2);
+}
+
+std::vector<Device> with_machine(std::span<const Device> gpus, const Device* machine) {
+  std::vector<Device> devices(gpus.begin(), gpus.end());
+  if (machine != nullptr) devices.push_back(*machine);
+  return devices;
+}
+
+Json step_json(const StepCost& cost) {
+  Json json = Json::object();
+  json.set("flops", cost.flops).set("weight_bytes_read", cost.weight_bytes);
+  json.set("kv_bytes", cost.kv_bytes).set("intensity", cost.intensity());
+  return json;
+}
+
+Json place_json(const StepCost& cost, const Device& device) {
+  const RooflinePoint point = place(cost, device);
+  Json json = Json::object();
+  json.set("bound_by", point.memory_bound ? "memory" : "arithmetic");
+  json.set("seconds", point.seconds).set("flops_per_second", point.flops_per_second);
+  return json;
+}
+
+}  // namespace
+
+CostReport::CostReport(Workload what, std::string weights_name, std::int64_t tokens_a_block)
+    : workload(std::move(what)),
+      weights_format(std::move(weights_name)),
+      block_size(tokens_a_block),
+      per_token(kv_bytes_per_token(workload.model.kv, workload.format)),
+      per_sequence(kv_bytes(workload.model.kv, workload.format, workload.context, 1, block_size)),
+      total(kv_bytes(workload.model.kv, workload.format, workload.context, workload.batch,
+                     block_size)),
+      decode(decode_step(workload)),
+      prefill(prefill_pass(workload)) {}
+
+std::string cost_text(const CostReport& report, std::span<const Device> gpus,
+                      const Device* machine) {
+  std::string text = describe(report.workload.model) + "\n" + sizes_text(report) + "\n" +
+                     fits_text(report, gpus) + "\n" +
+                     roofline_text(report, with_machine(gpus, machine));
+  text += "GPU rates are those of dense fp16/bf16; the times are lower bounds, not predictions.\n";
+  if (machine != nullptr) text += "This machine: " + machine->source + ".\n";
+  return text;
+}
+
+Json cost_json(const CostReport& report, std::span<const Device> gpus, const Device* machine) {
+  const Workload& w = report.workload;
+  Json json = Json::object();
+  json.set("model", w.model.name).set("source", w.model.source);
+  json.set("num_parameters", w.model.params).set("active_parameters", w.model.active_params);
+  json.set("context", w.context).set("batch", w.batch).set("block_size", report.block_size);
+  json.set("dtype", w.format.name).set("weights_dtype", report.weights_format);
+  json.set("kv_bytes_per_token", report.per_token.total());
+  json.set("kv_bytes_per_sequence", report.per_sequence.total());
+  json.set("kv_bytes_total", report.total.total());
+  json.set("kv_element_bytes_total", report.total.elements);
+  json.set("kv_scale_bytes_total", report.total.scales);
+  json.set("weight_bytes", w.weight_bytes);
+  json.set("decode", step_json(report.decode)).set("prefill", step_json(report.prefill));
+  Json devices = Json::array();
+  for (const Device& device : with_machine(gpus, machine)) {
+    Json entry = Json::object();
+    entry.set("name", device.name).set("source", device.source);
+    entry.set("memory_bytes", device.memory_bytes);
+    entry.set("bytes_per_second", device.bytes_per_second);
+    entry.set("flops_per_second", device.flops_per_second).set("ridge", device.ridge());
+    entry.set("sequences_that_fit",
+              sequences_that_fit(device, w.weight_bytes, report.per_sequence.total()));
+    entry.set("decode", place_json(report.decode, device));
+    entry.set("prefill", place_json(report.prefill, device));
+    devices.push(std::move(entry));
+  }
+  json.set("devices", std::move(devices));
+  return json;
+}
+
+Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const Device* machine) {
+  Plot plot;
+  plot.title = fmt::format("{}: decode and prefill on the roofline, {} tokens, batch {}",
+                           report.workload.model.name, with_thousands(report.workload.context),
+                           with_thousands(report.workload.batch));
+  plot.x = {"operations a byte", Scale::log};
+  plot.y = {"attainable operations a second", Scale::log};
+  const std::vector<std::pair<const char*, const StepCost*>> steps = {{"decode", &report.decode},
+                                                                      {"prefill", &report.prefill}};
+  for (const Device& device : with_machine(gpus, machine)) {
+    Series series;
+    series.name = device.name;
+    // The roof from left to right: the slope, decode, the ridge, prefill, the flat part.
+    std::vector<std::pair<double, std::string>> points = {
+        {0.1, "bandwidth"}, {device.ridge(), "ridge"}, {1e5, "peak"}};
+    for (const auto& [name, cost] : steps) points.emplace_back(cost->intensity(), name);
+    std::sort(points.begin(), points.end());
+    for (const auto& [intensity, name] : points) {
+      const double rate = std::min(device.flops_per_second, intensity * device.bytes_per_second);
+      series.x.push_back(intensity);
+      series.y.push_back(rate);
+      series.notes.push_back(fmt::format("{}, {}: {} operations a byte, {:.3g} operations a second",
+                                         device.name, name, four_digits(intensity), rate));
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+std::string list_text() {
+  Table table(
+      {"model", "layers", "KV heads", "head_dim", "bytes per token, fp16", "parameters", "source"},
+      {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right,
+       Align::left});
+  for (const PublishedModel& model : published_models()) {
+    const KvShape& kv = model.kv;
+    table.add_row({model.name, fmt::format("{}", kv.num_layers),
+                   kv.latent() ? "MLA" : fmt::format("{}", kv.num_kv_heads),
+                   kv.latent() ? fmt::format("{}+{}", kv.kv_lora_rank, kv.qk_rope_head_dim)
+                               : fmt::format("{}", kv.head_dim),
+                   with_thousands(kv_bytes_per_token(kv, kv_format("fp16")).total()),
+                   billions(model.params), model.source});
+  }
+  return table.str();
+}
+
+}  // namespace kv

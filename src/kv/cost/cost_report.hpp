@@ -1,0 +1,44 @@
+// What the memory calculator prints and writes.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kv/cost/roofline.hpp"
+#include "kv/report/json.hpp"
+#include "kv/report/plot.hpp"
+
+namespace kv {
+
+/// One question to the calculator, with its answers worked out.
+struct CostReport {
+  Workload workload;
+  std::string weights_format;   ///< as the report names it, e.g. "bf16" or "as stored in the file"
+  std::int64_t block_size = 1;  ///< tokens of a KV block; 1 = contiguous
+  KvBytes per_token;            ///< of all layers, below every window
+  KvBytes per_sequence;         ///< exact for the context, in whole blocks
+  KvBytes total;                ///< of the batch
+  StepCost decode;
+  StepCost prefill;
+
+  /// \throws InputError when a number does not fit
+  CostReport(Workload what, std::string weights_name, std::int64_t tokens_a_block);
+};
+
+/// The table of sizes, what fits each GPU, and where decode and prefill sit on each roofline.
+///
+/// \param gpus    devices with a memory to fill
+/// \param machine this machine measured, or null
+std::string cost_text(const CostReport& report, std::span<const Device> gpus,
+                      const Device* machine);
+
+/// The same facts; bytes are whole numbers.
+Json cost_json(const CostReport& report, std::span<const Device> gpus, const Device* machine);
+
+/// Attainable rate over arithmetic intensity, with decode and prefill on each roof.
+Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const Device* machine);
+
+/// One line for each published shape: layers, heads, bytes per token in fp16, parameters, source.
+std::string list_text();
+
+}  // namespace kv

@@ -1,0 +1,105 @@
+#include "kv/report/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <new>
+
+#include "kv/check.hpp"
+#include "kv/report/output_file.hpp"
+#include "kv/thread_team.hpp"
+
+namespace kv {
+
+namespace {
+
+constexpr int kBadInput = 2;
+constexpr int kOwnFailure = 1;
+
+void declare(CLI::App& app, ChapterOptions& o) {
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 31);
+  app.add_option("--model", o.model, "GGUF file of a Llama-family model")->capture_default_str();
+  app.add_option("--prompt", o.prompt, "text to continue");
+  app.add_option("--tokens", o.max_tokens, "output tokens to stop after")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--context", o.context, "most tokens of prompt and output (default: the model's)")
+      ->check(positive);
+  app.add_option("--chunk", o.chunk, "rows of one prefill pass")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--compare", o.num_compared,
+                 "steps to compare with the previous chapter, spread evenly; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
+      ->capture_default_str();
+  const std::map<std::string, KvDType> formats = {
+      {"fp32", DType::f32}, {"fp16", DType::f16}, {"bf16", DType::bf16}};
+  app.add_option("--kv-dtype", o.kv_dtype, "format of cached K and V: fp32, fp16 or bf16")
+      ->transform(CLI::Transformer(formats))
+      ->default_str("fp32");
+  app.add_option("--seed", o.sampling.seed, "seed of the sampler")->capture_default_str();
+  app.add_option("--temperature", o.sampling.temperature, "0: greedy")->capture_default_str();
+  app.add_option("--top-k", o.sampling.top_k, "keep the k likeliest tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", o.sampling.top_p, "keep the likeliest tokens of this total probability")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "threads (default: the processors)")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--special", o.special, "take control tokens in the prompt as such");
+  app.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-text token");
+  app.add_option("--json", o.json, "write the report as JSON to this file");
+  app.add_option("--csv", o.csv, "write the report as CSV to this file");
+  app.add_option("--svg", o.svg, "write the chapter's plot as SVG to this file");
+}
+
+// CLI11's messages span lines; an error of ours is one.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
+
+}  // namespace
+
+int report_errors(const std::string& program, const std::function<void()>& body) {
+  try {
+    body();
+    return 0;
+  } catch (const InputError& error) {
+    std::cerr << program << ": " << one_line(error.what()) << "\n";
+    return kBadInput;
+  } catch (const std::bad_alloc&) {
+    std::cerr << program << ": out of memory; try a smaller --context or model\n";
+    return kBadInput;
+  } catch (const std::exception& error) {
+    std::cerr << program << ": internal error: " << one_line(error.what()) << "\n";
+    return kOwnFailure;
+  }
+}
+
+int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
+                const std::function<void(const ChapterOptions&)>& body) {
+  const std::string program = std::filesystem::path(argv[0]).filename().string();
+  ChapterOptions options;
+  options.model = default_model;
+  CLI::App app(about, program);
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::cerr << program << ": " << one_line(error.what()) << "; see --help\n";
+    return kBadInput;
+  }
+  return report_errors(program, [&] {
+    // A path that cannot be written is found now, not after minutes of work.
+    if (!options.json.empty()) check_writable("--json", options.json);
+    if (!options.csv.empty()) check_writable("--csv", options.csv);
+    if (!options.svg.empty()) check_writable("--svg", options.svg);
+    if (options.threads > 0) set_num_threads(options.threads);
+    body(options);
+  });
+}
+
+}  // namespace kv

@@ -1,0 +1,45 @@
+// The command line that all chapters share, and how a program ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "kv/cache/sequence_state.hpp"
+#include "kv/model/sampler.hpp"
+
+namespace kv {
+
+/// What the options of a chapter say.
+struct ChapterOptions {
+  std::string model;                        ///< path of a GGUF file
+  std::string prompt = "First Citizen:\n";  ///< text to continue
+  std::int64_t max_tokens = 64;             ///< output tokens
+  std::int64_t context = 0;                 ///< tokens of prompt and output; 0: the model's own
+  std::int64_t chunk = 512;                 ///< rows per prefill pass
+  std::int64_t num_compared = 64;           ///< steps compared with the previous chapter
+  KvDType kv_dtype = DType::f32;            ///< format of cached K and V
+  SamplingOptions sampling;
+  bool special = false;     ///< control tokens spelled in the prompt are taken as such
+  bool ignore_eos = false;  ///< go on after an end-of-text token
+  int threads = 0;          ///< 0: the processors this process may use
+  std::string json;         ///< file for the report as JSON, or empty
+  std::string csv;          ///< file for the report as CSV, or empty
+  std::string svg;          ///< file for the chapter's plot, or empty
+};
+
+/// Parses the command line, runs `body` and turns its errors into one line on stderr.
+///
+/// \param argc, argv    as main() got them
+/// \param about         one sentence for --help
+/// \param default_model path that --model defaults to
+/// \param body          the program
+/// \return exit status: 0; 2 for bad input (what the user gave); 1 for a failure of our own
+int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
+                const std::function<void(const ChapterOptions&)>& body);
+
+/// Runs `body` and turns what it throws into one line on stderr that starts with `program`.
+/// \return exit status as in run_chapter
+int report_errors(const std::string& program, const std::function<void()>& body);
+
+}  // namespace kv

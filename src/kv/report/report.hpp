@@ -1,0 +1,40 @@
+// The report that every chapter ends with: the same lines in the same order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kv/agreement.hpp"
+#include "kv/generate.hpp"
+#include "kv/report/options.hpp"
+
+namespace kv {
+
+/// Everything the report says.
+struct ChapterReport {
+  std::string chapter;         ///< e.g. "02_kv_cache"
+  std::string model;           ///< the model's name
+  std::string device = "cpu";  ///< where attention ran
+  int threads = 1;
+  Generation run;
+  std::int64_t kv_bytes_per_token = 0;  ///< of the state at the format that was used
+  std::int64_t kv_bytes_held = 0;       ///< allocated between two steps
+  std::optional<Agreement> agreement;   ///< none in the first chapter, or when switched off
+};
+
+/// The report as text: counts first, then agreement, then times, so that all lines but the last
+/// three are the same on every machine.
+std::string report_text(const ChapterReport& report);
+
+/// The report as a JSON object: the same facts, plus text, prompt_tokens, output_tokens and
+/// finish_reason.
+std::string report_json(const ChapterReport& report);
+
+/// The report as CSV: a header line and one line of values.
+std::string report_csv(const ChapterReport& report);
+
+/// Prints the report and writes the files that --json and --csv ask for.
+void publish(const ChapterReport& report, const ChapterOptions& options);
+
+}  // namespace kv

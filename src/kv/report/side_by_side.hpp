@@ -1,0 +1,21 @@
+// Two chapters next to each other, step by step.
+#pragma once
+
+#include <iosfwd>
+
+#include "kv/agreement.hpp"
+#include "kv/report/options.hpp"
+
+namespace kv {
+
+/// Prints, for positions spread over the run, what a token cost this chapter and the previous one:
+/// rows, bytes of K and V read and written, time; and draws time per token against position in the
+/// terminal and, where --svg asks for it, into a file.
+///
+/// \param agreement the compared steps
+/// \param options   --svg is read
+/// \param out       receives table and plot
+void show_side_by_side(const Agreement& agreement, const ChapterOptions& options,
+                       std::ostream& out);
+
+}  // namespace kv

@@ -1,0 +1,138 @@
+// Vectors of floats as wide as the processor's registers.
+//
+// Compilers turn plain loops over these types into good code on every processor (GCC's vector
+// extension, which clang shares). One conversion needs an intrinsic, fp16 to float; its portable
+// twin stands beside it and a test holds them equal.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "kv/dtype.hpp"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+/// Register-wide arithmetic, shared by the products and by attention.
+namespace kv::simd {
+
+#if defined(__AVX512F__)
+inline constexpr int kWidth = 16;  ///< floats of one register
+#elif defined(__AVX2__)
+inline constexpr int kWidth = 8;  ///< floats of one register
+#else
+inline constexpr int kWidth = 4;  ///< floats of one register
+#endif
+
+using Vec [[gnu::vector_size(kWidth * 4)]] = float;           ///< kWidth floats
+using IntVec [[gnu::vector_size(kWidth * 4)]] = std::int32_t;  ///< as many 32-bit integers
+using BitVec [[gnu::vector_size(kWidth * 4)]] = std::uint32_t;  ///< their bits
+using HalfVec [[gnu::vector_size(kWidth * 2)]] = std::uint16_t;  ///< kWidth 16-bit patterns
+using ByteVec [[gnu::vector_size(kWidth)]] = std::int8_t;        ///< kWidth signed bytes
+using UByteVec [[gnu::vector_size(kWidth)]] = std::uint8_t;      ///< kWidth unsigned bytes
+using Vec4 [[gnu::vector_size(16)]] = float;                     ///< four floats
+
+/// Reads a vector from any address.
+template <class V>
+inline V load_as(const void* from) {
+  V v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+/// The float `x` in every lane.
+inline Vec broadcast(float x) { return x - Vec{}; }
+
+/// Widens kWidth fp16 patterns with plain integer and float operations (kv::to_float by lanes).
+inline Vec widen_f16_portable(HalfVec halves) {
+  const BitVec bits = __builtin_convertvector(halves, BitVec);
+  const BitVec sign = (bits & 0x8000u) << 16;
+  const BitVec magnitude = bits & 0x7fffu;
+  const Vec scaled = std::bit_cast<Vec>(magnitude << 13) * 0x1p112f;
+  const BitVec special = 0x7f800000u | ((magnitude & 0x3ffu) << 13);  // infinity or NaN
+  const BitVec is_special = std::bit_cast<BitVec>(magnitude >= 0x7c00u);
+  return std::bit_cast<Vec>(sign | (is_special & special) |
+                            (~is_special & std::bit_cast<BitVec>(scaled)));
+}
+
+/// Widens kWidth fp16 patterns, in one instruction where there is one.
+inline Vec widen_f16(HalfVec halves) {
+#if defined(__AVX512F__)
+  return std::bit_cast<Vec>(_mm512_cvtph_ps(std::bit_cast<__m256i>(halves)));
+#elif defined(__AVX2__) && defined(__F16C__)
+  return std::bit_cast<Vec>(_mm256_cvtph_ps(std::bit_cast<__m128i>(halves)));
+#else
+  return widen_f16_portable(halves);
+#endif
+}
+
+/// Widens one fp16 number: the scale of a quantised block.
+inline float widen(f16 x) {
+#ifdef __F16C__
+  return _cvtsh_ss(x.bits);
+#else
+  return to_float(x);
+#endif
+}
+
+/// Loads kWidth numbers of a storage format as floats.
+inline Vec load(const float* from) { return load_as<Vec>(from); }
+/// \copydoc load(const float*)
+inline Vec load(const f16* from) { return widen_f16(load_as<HalfVec>(from)); }
+/// \copydoc load(const float*)
+inline Vec load(const bf16* from) {
+  return std::bit_cast<Vec>(__builtin_convertvector(load_as<HalfVec>(from), BitVec) << 16);
+}
+/// \copydoc load(const float*)
+inline Vec load(const std::int8_t* from) {
+  return __builtin_convertvector(__builtin_convertvector(load_as<ByteVec>(from), IntVec), Vec);
+}
+
+/// Writes a vector to any address.
+inline void store(float* to, Vec v) { std::memcpy(to, &v, sizeof v); }
+
+/// The lower and upper halves of each register added up until four lanes are left.
+inline Vec4 fold_to_four(Vec v) {
+#if defined(__AVX512F__)
+  using Vec8 [[gnu::vector_size(32)]] = float;
+  const Vec8 half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                    __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(half, half, 0, 1, 2, 3) +
+         __builtin_shufflevector(half, half, 4, 5, 6, 7);
+#elif defined(__AVX2__)
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+  return v;
+#endif
+}
+
+/// The sum of all lanes.
+inline float sum(Vec v) {
+  const Vec4 four = fold_to_four(v);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+/// The sums of four vectors, one per lane: cheaper than four sums.
+inline Vec4 sums(Vec a, Vec b, Vec c, Vec d) {
+  const Vec4 a4 = fold_to_four(a), b4 = fold_to_four(b);
+  const Vec4 c4 = fold_to_four(c), d4 = fold_to_four(d);
+  const Vec4 ab = __builtin_shufflevector(a4, b4, 0, 4, 2, 6) +
+                  __builtin_shufflevector(a4, b4, 1, 5, 3, 7);  // a02, b02 -> pairs of lanes
+  const Vec4 cd = __builtin_shufflevector(c4, d4, 0, 4, 2, 6) +
+                  __builtin_shufflevector(c4, d4, 1, 5, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+/// By lanes: a where a > b, else b. A NaN in `a` gives b, a NaN in `b` stays.
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+
+/// The largest lane.
+inline float max_lane(Vec v) {
+  float largest = v[0];
+  for (int i = 1; i < kWidth; ++i) largest = v[i] > largest ? v[i] : largest;
+  return largest;
+}
+
+}  // namespace kv::simd

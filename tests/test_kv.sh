@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# Tests of ./kv: its answers on systems that it has never seen, made of fake commands.
+#
+# A case runs a copy of kv with a PATH that holds the fakes and a few plain tools, so nothing is
+# installed and nothing is built.
+# shellcheck disable=SC2016  # bodies of fakes expand when they run; WORK is the folder below
+set -u
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+bash_path=$(command -v bash)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+num_failed=0 num_passed=0 case_name=""
+
+begin() {  # NAME OS_ID OS_VERSION
+  case_name=$1
+  rm -rf "${work:?}"/*
+  mkdir -p "$work/repo/chapters/00_model" "$work/repo/chapters/01_recompute" "$work/bin"
+  cp "$source_dir/kv" "$work/repo/kv"
+  touch "$work/repo/CMakePresets.json" "$work/repo/chapters/"{00_model,01_recompute}/main.cpp
+  printf 'ID=%s\nVERSION_ID="%s"\n' "$2" "$3" >"$work/os-release"
+  local tool
+  for tool in bash basename cat cp cut dirname grep head mkdir chmod touch sed sort tail tee env uname; do
+    ln -s "$(command -v $tool)" "$work/bin/$tool"
+  done
+  fake id 'echo 0'
+  fake dpkg 'exit 0'
+  fake dpkg-query 'exit 1'
+  fake apt-get 'case $* in *indextargets*) echo "bookworm http://mirror.test/debian/" ;; esac'
+  fake sleep 'exit 0'
+}
+
+fake() {  # NAME BODY
+  rm -f "$work/bin/$1"
+  printf '#!%s\n%s\n' "$bash_path" "$2" >"$work/bin/$1"
+  chmod +x "$work/bin/$1"
+}
+
+# All tools and libraries are there; cmake leaves what a configured folder holds, and fake chapters.
+everything_there() {
+  fake dpkg-query 'echo "installed 9.9"'
+  fake ninja 'exit 0'
+  fake pkg-config 'exit 0'
+  fake clang++-19 'echo 19.1.7'
+  fake cmake '
+    echo "cmake $*" >>"$WORK/calls"
+    [ "$1" = --build ] && exit 0
+    mkdir -p build/default/bin
+    touch build/default/build.ninja
+    printf "%s\n" "CMAKE_CXX_COMPILER:STRING=$(command -v $CXX)" \
+      "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >build/default/CMakeCache.txt
+    for name in 00_model 01_recompute; do
+      cp "$WORK/chapter" build/default/bin/$name
+    done'
+  printf '#!%s\necho "${0##*/} got:$*"\n' "$bash_path" >"$work/chapter"
+  chmod +x "$work/chapter"
+  : >"$work/calls"
+}
+
+run_kv() {  # ARGUMENTS...; sets output and status
+  output=$(cd "$work" && env -i PATH="$work/bin" WORK="$work" KV_OS_RELEASE="$work/os-release" \
+    ${CXX_FOR_KV:+CXX="$CXX_FOR_KV"} bash repo/kv "$@" </dev/null 2>&1)
+  status=$?
+}
+
+check() {  # WHAT TEST...
+  local what=$1
+  shift
+  if "$@"; then
+    num_passed=$((num_passed + 1))
+    return
+  fi
+  num_failed=$((num_failed + 1))
+  printf 'FAILED: %s: %s\n  status %s, output:\n%s\n' "$case_name" "$what" "$status" "$output" |
+    sed '2,$s/^/  /'
+}
+says() { [[ $output == *"$1"* ]]; }
+silent_on() { ! says "$1"; }
+ends_with() { [ "$status" -eq "$1" ]; }
+
+begin "alone it prints its verbs" debian 12
+run_kv
+check "status 0" ends_with 0
+for word in "run " "test " "bench " "model NAME"; do check "lists $word" says "$word"; done
+
+begin "what it does not know it refuses" debian 12
+for words in "frobnicate" "run --bogus" "run --prompt" "run extra" "test --prompt x" "bench --fast" \
+  "model" "model gpt9" "model smollm2 --force" "run --json x"; do
+  # shellcheck disable=SC2086
+  run_kv $words
+  check "status 2 for: $words" ends_with 2
+done
+run_kv model gpt9
+check "names the known models" says "smollm2"
+
+begin "a bare Debian 12, nobody to ask" debian 12
+run_kv test
+check "status 2" ends_with 2
+check "says to add --yes" says "--yes"
+check "wants the new clang" says " clang-19"
+check "takes Catch2 from backports" says "catch2/bookworm-backports"
+check "adds backports from the system's mirror" says "http://mirror.test/debian bookworm-backports"
+check "installs nothing" silent_on "packages: installing"
+run_kv run
+check "running needs no Catch2" silent_on "catch2"
+
+begin "backports already there" debian 12
+fake apt-get 'case $* in *indextargets*) echo "bookworm-backports http://mirror.test/debian/" ;; esac'
+run_kv test
+check "no second sources file" silent_on "sources.list.d"
+
+for system in "debian 13" "ubuntu 24.04"; do
+  # shellcheck disable=SC2086
+  begin "a bare $system" $system
+  run_kv test
+  check "status 2" ends_with 2
+  check "plain names" says "ninja-build pkg-config libeigen3-dev libfmt-dev libcli11-dev libpcre2-dev catch2 clang"
+done
+
+begin "not root, no sudo" debian 13
+fake id 'echo 1000'
+run_kv run --yes
+check "status 2" ends_with 2
+check "says why" says "there is no sudo"
+
+begin "not root, with sudo" debian 13
+fake id 'echo 1000'
+fake sudo 'echo "sudo $*" >>"$WORK/sudo-calls"'
+run_kv run --yes
+check "shows sudo in the lines" says "sudo env DEBIAN_FRONTEND=noninteractive apt-get"
+check "uses it" grep -q "sudo env DEBIAN_FRONTEND=noninteractive apt-get .*cmake" "$work/sudo-calls"
+
+begin "an archive that fails" debian 13
+fake apt-get 'echo "E: the mirror is gone"; exit 100'
+run_kv run --yes
+check "status 1" ends_with 1
+check "tries twice" says "trying again"
+check "shows the log" says "E: the mirror is gone"
+
+begin "an archive that fails once" debian 13
+fake apt-get 'case $* in *install*) [ -e "$WORK/tried" ] || { touch "$WORK/tried"; exit 100; } ;; esac'
+run_kv run --yes
+check "tries again" says "trying again"
+check "goes on" says "packages: installed"
+
+begin "an unknown system without the tools" slackware 15
+run_kv run --yes
+check "status 2" ends_with 2
+check "names Fedora's packages" says "dnf install"
+check "names Homebrew's packages" says "brew install"
+check "does not call apt" silent_on "apt-get"
+
+begin "Ubuntu 22.04 is too old" ubuntu 22.04
+run_kv run --yes
+check "is treated as unknown" says "does not know how to install"
+
+begin "everything there" debian 13
+everything_there
+run_kv run --prompt "two words" --tokens=3 --ignore-eos --model m.gguf
+check "status 0" ends_with 0
+check "skips the packages" says "packages: all there"
+check "chapters get the options unchanged" says "01_recompute got:--prompt two words --tokens=3 --ignore-eos --model m.gguf"
+check "chapter 0 gets only the model" says "00_model got:--model m.gguf"
+run_kv run
+check "skips configuring the second time" says "configure: up to date"
+check "configured once" [ "$(grep -c -- '--preset default$' "$work/calls")" -eq 1 ]
+check "no options by default" says "01_recompute got:"
+fake my-compiler 'exit 0'
+CXX_FOR_KV=my-compiler run_kv run
+check "CXX wins and configures afresh" grep -q -- "--preset default --fresh" "$work/calls"
+
+begin "a chapter that fails" debian 13
+everything_there
+run_kv run
+printf '#!%s\nexit 2\n' "$bash_path" >"$work/repo/build/default/bin/00_model"
+run_kv run
+check "stops there with its status" ends_with 2
+check "runs no later one" silent_on "01_recompute"
+
+begin "only clang is missing and g++ is there" debian 13
+everything_there
+rm "$work/bin/clang++-19"
+fake g++ 'exit 0'
+run_kv run
+check "goes on with g++" says "configure: g++"
+check "status 0" ends_with 0
+
+begin "clang that is too old" debian 12
+everything_there
+rm "$work/bin/clang++-19"
+fake clang++ 'echo 14.0.6'
+run_kv run
+check "asks for a newer one" says "missing: clang-19"
+
+echo "$num_passed checks passed, $num_failed failed"
+[ "$num_failed" -eq 0 ]
