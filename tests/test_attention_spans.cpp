@@ -269,7 +269,6 @@ TEST_CASE("attention over spans: scores of any size keep their differences", "[a
                         {10100.0f, 10000.0f, 1.0, 10100.0, 1e-6},
                         {-9900.0f, -10000.0f, 1.0, -9900.0, 1e-6},
                         {0.0f, 0.0f, 1.5, 0.693147181, 1e-6}};
-  const kv::HeadConfig heads{16, 1, 1};
   for (const Case& c : cases) {
     for (const std::int64_t between : {0, 62, 100}) {  // keys in between score -inf
       std::vector<float> k(2 + between, -kInfinity), v(2 + between, 7.0f);

@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, Bytes>> seeds() {
   Bytes nested = GgufWriter::array_header(9, 2);
   for (int i = 0; i < 2; ++i) {
     const Bytes inner = GgufWriter::array_header(0, 0);
-    nested.insert(nested.end(), inner.begin(), inner.end());
+    kv_test::append(nested, inner.data(), inner.size());
   }
   values.value("nested", 9, nested);
   result.emplace_back("values", values.bytes());

@@ -159,7 +159,7 @@ run_kv run --prompt "two words" --tokens=3 --ignore-eos --model m.gguf
 check "status 0" ends_with 0
 check "skips the packages" says "packages: all there"
 check "chapters get the options unchanged" says "01_recompute got:--prompt two words --tokens=3 --ignore-eos --model m.gguf"
-check "chapter 0 gets only the model" says "00_model got:--model m.gguf"
+check "every chapter does" says "00_model got:--prompt two words --tokens=3 --ignore-eos --model m.gguf"
 run_kv run
 check "skips configuring the second time" says "configure: up to date"
 check "configured once" [ "$(grep -c -- '--preset default$' "$work/calls")" -eq 1 ]

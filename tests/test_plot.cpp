@@ -121,7 +121,7 @@ TEST_CASE("SVG: text follows the page's colour, points carry tooltips, names are
   CHECK(count(svg, "<title>") == 8);  // one a point
   CHECK_THAT(svg,
              ContainsSubstring("<title>without &quot;cache&quot;: output token = 2, rows = 200"));
-  CHECK_THAT(svg, ContainsSubstring("<title>with cache: y</title>"));
+  CHECK_THAT(svg, ContainsSubstring("<title>y</title>"));
   CHECK(svg.find("black") == std::string::npos);  // nothing is invisible on a dark page
   CHECK(svg.find("#000") == std::string::npos);
   CHECK(svg == kv::to_svg(example()));

@@ -60,24 +60,26 @@ TEST_CASE("simd: bf16 and int8 load exactly, from any address", "[simd]") {
 
 TEST_CASE("simd: exp is within 2 units in the last place, and right at its ends", "[simd]") {
   double worst = 0.0;
+  float worst_x = 0.0f;
   const auto check = [&](float x) {
     const double expected = std::exp(double{x});
     const float actual = exp_of(x);
     const double unit = std::ldexp(1.0, std::ilogb(expected) - 23);
-    worst = std::max(worst, std::fabs(actual - expected) / unit);
+    const double error = std::fabs(actual - expected) / unit;
+    if (error > worst) worst = error, worst_x = x;
   };
   for (int i = -87300; i <= 88000; ++i) check(static_cast<float>(i) * 1e-3f);
   for (int i = -1000; i <= 1000; ++i) check(static_cast<float>(i) * 1e-6f);
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-87.3f, 88.0f);
   for (int i = 0; i < 200000; ++i) check(uniform(random));
-  INFO("worst error " << worst << " units in the last place");
+  INFO("worst error " << worst << " units in the last place at " << worst_x);
   REQUIRE(worst <= 2.0);
 
   REQUIRE(exp_of(0.0f) == 1.0f);
   REQUIRE(exp_of(-0.0f) == 1.0f);
   for (const float x : {-87.4f, -100.0f, -1e4f, -3e38f, -kInfinity}) REQUIRE(exp_of(x) == 0.0f);
-  for (const float x : {88.1f, 1e4f, kInfinity}) REQUIRE(exp_of(x) == exp_of(88.0f));
+  for (const float x : {88.4f, 1e4f, kInfinity}) REQUIRE(exp_of(x) == kInfinity);
   // Any NaN, whatever its bits, stays one.
   for (const std::uint32_t bits : {0x7fc00000u, 0xffc00000u, 0xffffffffu, 0x7fffffffu, 0x7f800001u})
     REQUIRE(std::isnan(exp_of(std::bit_cast<float>(bits))));

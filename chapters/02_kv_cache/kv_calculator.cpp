@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,29 +21,25 @@ namespace {
 struct Options {
   std::string model = "llama-3-8b";
   std::int64_t context = 8192, batch = 1, block_size = 1;
-  std::string dtype = "fp16", weights_dtype, gpu, json, svg;
+  std::string dtype = "fp16", weights_dtype, gpu;
+  std::optional<std::string> json, svg;
   bool list = false, plot = false, measure = true;
 };
 
 void declare(CLI::App& app, Options& o) {
-  const auto positive = CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
-  app.add_option("--model", o.model, "a name from --list, or the path of a .gguf file")
-      ->capture_default_str();
+  app.option_defaults()->always_capture_default();
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000'000});
+  app.add_option("--model", o.model, "a name from --list, or the path of a .gguf file");
   app.add_flag("--list", o.list, "list the published shapes and end");
-  app.add_option("--context", o.context, "tokens of each sequence")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--batch", o.batch, "sequences")->check(positive)->capture_default_str();
+  app.add_option("--context", o.context, "tokens of each sequence")->check(positive);
+  app.add_option("--batch", o.batch, "sequences")->check(positive);
   app.add_option("--dtype", o.dtype,
                  "format of the cache: fp32, fp16, bf16, fp8, int8 (one fp32 scale a token and KV "
-                 "head, for K and V each) or int4 (one fp16 scale for 32 elements)")
-      ->capture_default_str();
+                 "head, for K and V each) or int4 (one fp16 scale for 32 elements)");
   app.add_option("--weights-dtype", o.weights_dtype,
-                 "format of the weights: as above, int8 without scales "
-                 "(default: fp16; of a .gguf file its own)");
+                 "format of the weights, int8 without scales (default fp16; of a file its own)");
   app.add_option("--gpu", o.gpu, "only this GPU: h100, h200, a100, 4090 or t4");
-  app.add_option("--block-size", o.block_size, "cache in whole blocks of so many tokens")
-      ->check(positive);
+  app.add_option("--block-size", o.block_size, "cache in blocks of so many tokens")->check(positive);
   app.add_flag("--measure,!--no-measure", o.measure, "measure this machine's roofline (default)");
   app.add_flag("--plot", o.plot, "draw the roofline in the terminal");
   app.add_option("--json", o.json, "write the numbers as JSON to this file");
@@ -71,7 +66,7 @@ kv::CostReport work_out(const Options& o) {
     const kv::GgufShape shape = kv::gguf_shape(*kv::GgufFile::open(o.model));
     work.model = shape.model;
     work.weight_bytes = shape.weight_bytes;
-    if (o.weights_dtype.empty()) return {work, "as stored in the file", o.block_size};
+    if (o.weights_dtype.empty()) name = "as stored";
   } else {
     work.model = for_option("--model", [&] { return kv::published_model(o.model); });
   }
@@ -80,7 +75,8 @@ kv::CostReport work_out(const Options& o) {
   const double scale_bits =
       format.elements_a_scale > 0 ? 8.0 * format.scale_bytes / format.elements_a_scale : 0.0;
   work.weight_bytes = kv::weight_bytes(work.model.params, format.bits + scale_bits);
-  return for_option("--context, --batch", [&] { return kv::CostReport(work, name, o.block_size); });
+  return for_option("--context, --batch, --block-size",
+                    [&] { return kv::CostReport(work, name, o.block_size); });
 }
 
 void run(const Options& o) {
@@ -88,8 +84,8 @@ void run(const Options& o) {
     std::cout << kv::list_text();
     return;
   }
-  if (!o.json.empty()) kv::check_writable("--json", o.json);
-  if (!o.svg.empty()) kv::check_writable("--svg", o.svg);
+  if (o.json) kv::check_writable("--json", *o.json);
+  if (o.svg) kv::check_writable("--svg", *o.svg);
   std::vector<kv::Device> gpus(kv::published_devices().begin(), kv::published_devices().end());
   if (!o.gpu.empty()) gpus = {for_option("--gpu", [&] { return kv::published_device(o.gpu); })};
   const kv::CostReport report = work_out(o);
@@ -101,9 +97,9 @@ void run(const Options& o) {
   std::cout << kv::cost_text(report, gpus, machine);
   const kv::Plot plot = kv::roofline_plot(report, gpus, machine);
   if (o.plot) std::cout << "\n" << kv::to_terminal(plot, 100, 20);
-  if (!o.json.empty())
-    kv::write_file_atomically("--json", o.json, kv::cost_json(report, gpus, machine).str());
-  if (!o.svg.empty()) kv::write_file_atomically("--svg", o.svg, kv::to_svg(plot));
+  if (o.json)
+    kv::write_file_atomically("--json", *o.json, kv::cost_json(report, gpus, machine).str());
+  if (o.svg) kv::write_file_atomically("--svg", *o.svg, kv::to_svg(plot));
 }
 
 }  // namespace

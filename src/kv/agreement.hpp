@@ -43,7 +43,7 @@ struct Agreement {
 /// roundings are independent. A pass has four such products in a row per layer and one for the
 /// logits, and errors of independent stages add like their squares:
 /// eps * sqrt(n) * sqrt(4 * num_layers + 1), n the longest sum, in units of the largest logit. The
-/// factor 4 in front leaves a margin over the largest ratio measured (docs/tolerances.md).
+/// factor 1/2 in front is three times the largest ratio measured (docs/tolerances.md).
 /// A cache in a 16-bit format rounds K and V; a difference in the last bit of fp32 can tip such a
 /// rounding, so its half step takes the place of eps.
 ///

@@ -27,8 +27,6 @@ GenerationRun start_run(const LoadedModel& loaded, const ChapterOptions& options
     throw InputError("--context: " + std::to_string(options.context) +
                      " tokens are more than the model's " + std::to_string(trained) +
                      "; give at most that");
-  if (options.prompt.empty())
-    throw InputError("--prompt: it is empty; give at least one character");
 
   GenerateOptions run;
   run.max_tokens = options.max_tokens;

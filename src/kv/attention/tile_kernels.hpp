@@ -26,11 +26,12 @@ inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k
   simd::Vec sum[kRows][kKeys] = {};
   int d = 0;
   for (; d + kWidth <= head_dim; d += kWidth) {
-    simd::Vec k_d[kKeys];
-    for (int j = 0; j < kKeys; ++j) k_d[j] = simd::load(k + j * k_stride + d);
-    for (int r = 0; r < kRows; ++r) {
-      const simd::Vec q_d = simd::load(q + static_cast<std::int64_t>(r) * head_dim + d);
-      for (int j = 0; j < kKeys; ++j) sum[r][j] += q_d * k_d[j];
+    simd::Vec q_d[kRows];
+    for (int r = 0; r < kRows; ++r)
+      q_d[r] = simd::load(q + static_cast<std::int64_t>(r) * head_dim + d);
+    for (int j = 0; j < kKeys; ++j) {
+      const simd::Vec k_d = simd::load(k + j * k_stride + d);
+      for (int r = 0; r < kRows; ++r) sum[r][j] += q_d[r] * k_d;
     }
   }
   for (int r = 0; r < kRows; ++r) {

@@ -61,26 +61,38 @@ void with_type(DType dtype, Body&& body) {
   if (dtype == DType::bf16) body(static_cast<const bf16*>(nullptr));
 }
 
+// The keys of one tile, where they lie.
+struct Tile {
+  std::array<Piece, kTileKeys> pieces;
+  int num_pieces = 0;
+  int num_keys = 0;
+
+  std::span<const Piece> all() const {
+    return {pieces.data(), static_cast<std::size_t>(num_pieces)};
+  }
+};
+
 // Walks the spans of a unit tile by tile.
 class TileReader {
  public:
-  TileReader(const std::vector<KvSpan>& spans, std::int64_t first_key) : spans_(spans) {
-    row_ = first_key;
-    while (index_ < spans_.size() && row_ >= spans_[index_].num_rows)
-      row_ -= spans_[index_++].num_rows;
+  explicit TileReader(const AttentionUnit& unit)
+      : spans_(*unit.spans), row_(unit.begin), keys_left_(unit.end - unit.begin) {
+    while (keys_left_ > 0 && row_ >= spans_[index_].num_rows) row_ -= spans_[index_++].num_rows;
   }
 
-  // The pieces of the next `num_keys` keys.
-  std::span<const Piece> next(int num_keys) {
-    int count = 0;
-    for (int first = 0; first < num_keys;) {
+  // The next tile; without keys when the unit has no more.
+  void next(Tile& tile) {
+    tile.num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys_left_));
+    keys_left_ -= tile.num_keys;
+    tile.num_pieces = 0;
+    for (int first = 0; first < tile.num_keys;) {
       const KvSpan& span = spans_[index_];
       const int take =
-          static_cast<int>(std::min<std::int64_t>(num_keys - first, span.num_rows - row_));
+          static_cast<int>(std::min<std::int64_t>(tile.num_keys - first, span.num_rows - row_));
       if (take > 0) {
         const std::int64_t offset = row_ * span.row_stride * info(span.dtype).block_bytes;
-        pieces_[count++] = {span.k + offset, span.v + offset, span.row_stride,
-                            span.dtype,      first,           take};
+        tile.pieces[tile.num_pieces++] = {span.k + offset, span.v + offset, span.row_stride,
+                                          span.dtype,      first,           take};
         first += take;
         row_ += take;
       }
@@ -89,39 +101,65 @@ class TileReader {
         row_ = 0;
       }
     }
-    return {pieces_.data(), static_cast<std::size_t>(count)};
   }
 
  private:
   const std::vector<KvSpan>& spans_;
   std::size_t index_ = 0;
-  std::int64_t row_ = 0;
-  std::array<Piece, kTileKeys> pieces_;
+  std::int64_t row_;
+  std::int64_t keys_left_;
 };
 
-// One tile for few rows: K and V are read where they lie, once.
+// Asks for K or V of keys [begin, end) of a tile. The rows of one head are too short and too far
+// apart for the processor to guess the next one: without this, decode ran at a third of the speed
+// of memory.
+void prefetch(const Tile& tile, const std::byte* Piece::*rows, int begin, int end, int head_dim) {
+  constexpr std::int64_t kLine = 64;
+  for (const Piece& piece : tile.all()) {
+    const std::int64_t size = info(piece.dtype).block_bytes;
+    const int last = std::min(end, piece.first + piece.num_keys);
+    for (int j = std::max(begin, piece.first); j < last; ++j) {
+      const std::byte* row = piece.*rows + (j - piece.first) * piece.stride * size;
+      for (std::int64_t at = 0; at < head_dim * size; at += kLine) __builtin_prefetch(row + at);
+    }
+  }
+}
+
+// One tile for few rows: K and V are read where they lie, once. While a few keys are worked on, the
+// same keys of the next tile are asked for.
 class DirectTile {
  public:
-  static void scores(std::span<const Piece> pieces, std::int64_t rows, int head_dim, Scratch& s) {
-    for (const Piece& piece : pieces)
-      with_type(piece.dtype, [&]<class T>(const T*) {
-        score_rows(s.q.data(), rows, head_dim, reinterpret_cast<const T*>(piece.k), piece.stride,
-                   piece.num_keys, s.scores.data() + piece.first);
-      });
+  static constexpr int kStep = 16;
+
+  static void scores(const Tile& tile, const Tile& next, std::int64_t rows, int head_dim,
+                     Scratch& s) {
+    for (const Piece& piece : tile.all()) {
+      for (int j = 0; j < piece.num_keys; j += kStep) {
+        const int count = std::min(kStep, piece.num_keys - j);
+        prefetch(next, &Piece::k, piece.first + j, piece.first + j + count, head_dim);
+        with_type(piece.dtype, [&]<class T>(const T*) {
+          score_rows(s.q.data(), rows, head_dim,
+                     reinterpret_cast<const T*>(piece.k) + j * piece.stride, piece.stride, count,
+                     s.scores.data() + piece.first + j);
+        });
+      }
+    }
   }
 
   // Rows [r, r + count), of which all see keys [begin, end) of the tile.
-  static void values(std::span<const Piece> pieces, std::int64_t r, std::int64_t count, int begin,
-                     int end, int head_dim, Scratch& s) {
-    for (const Piece& piece : pieces) {
-      const int first = std::max(begin, piece.first);
+  static void values(const Tile& tile, const Tile& next, std::int64_t r, std::int64_t count,
+                     int begin, int end, int head_dim, Scratch& s) {
+    for (const Piece& piece : tile.all()) {
       const int last = std::min(end, piece.first + piece.num_keys);
-      if (first >= last) continue;
-      with_type(piece.dtype, [&]<class T>(const T*) {
-        add_values(count, s.scores.data() + r * kTileKeys + first,
-                   reinterpret_cast<const T*>(piece.v) + (first - piece.first) * piece.stride,
-                   piece.stride, last - first, head_dim, s.out.data() + r * head_dim, head_dim);
-      });
+      for (int j = std::max(begin, piece.first); j < last; j += kStep) {
+        const int num_keys = std::min(kStep, last - j);
+        if (r == 0) prefetch(next, &Piece::v, j, j + num_keys, head_dim);
+        with_type(piece.dtype, [&]<class T>(const T*) {
+          add_values(count, s.scores.data() + r * kTileKeys + j,
+                     reinterpret_cast<const T*>(piece.v) + (j - piece.first) * piece.stride,
+                     piece.stride, num_keys, head_dim, s.out.data() + r * head_dim, head_dim);
+        });
+      }
     }
   }
 };
@@ -129,9 +167,9 @@ class DirectTile {
 // One tile for many rows: K is widened and transposed, V widened, once for all rows.
 class PreparedTile {
  public:
-  static void scores(std::span<const Piece> pieces, std::int64_t rows, int head_dim, Scratch& s) {
-    int num_keys = 0;
-    for (const Piece& piece : pieces) {
+  static void scores(const Tile& tile, const Tile&, std::int64_t rows, int head_dim, Scratch& s) {
+    const int num_keys = tile.num_keys;
+    for (const Piece& piece : tile.all()) {
       with_type(piece.dtype, [&]<class T>(const T*) {
         for (int j = 0; j < piece.num_keys; ++j) {
           const std::int64_t to = static_cast<std::int64_t>(piece.first + j) * head_dim;
@@ -139,7 +177,6 @@ class PreparedTile {
           readers::widen_floats<T>(piece.v, j * piece.stride, head_dim, s.v_widened.data() + to);
         }
       });
-      num_keys += piece.num_keys;
     }
     simd::transpose(s.k_widened.data(), head_dim, num_keys, head_dim, s.k_transposed.data(),
                     kTileKeys);
@@ -150,26 +187,28 @@ class PreparedTile {
                                            false);
   }
 
-  static void values(std::span<const Piece>, std::int64_t r, std::int64_t count, int begin, int end,
-                     int head_dim, Scratch& s) {
+  static void values(const Tile&, const Tile&, std::int64_t r, std::int64_t count, int begin,
+                     int end, int head_dim, Scratch& s) {
     add_values(count, s.scores.data() + r * kTileKeys + begin,
                s.v_widened.data() + static_cast<std::int64_t>(begin) * head_dim, head_dim,
                end - begin, head_dim, s.out.data() + r * head_dim, head_dim);
   }
 };
 
-// Softmax and values of one tile whose scores are there. `first_key` is its first key.
-template <class Tile>
-void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale,
-             std::span<const Piece> pieces, std::int64_t first_key, int num_keys, Scratch& s) {
+// Takes one tile in; `first_key` is its first key.
+template <class Kind>
+void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale, const Tile& tile,
+             const Tile& next, std::int64_t first_key, Scratch& s) {
   const int head_dim = heads.head_dim;
   const int group = heads.group_size();
   const std::int64_t rows = unit.num_tokens * group;
   // Token t sees keys j <= t + past, so later tokens see at least what earlier ones see.
   const auto visible = [&](std::int64_t r) {
     const std::int64_t t = unit.first_token + r / group;
-    return static_cast<int>(std::clamp<std::int64_t>(t + unit.past + 1 - first_key, 0, num_keys));
+    return static_cast<int>(
+        std::clamp<std::int64_t>(t + unit.past + 1 - first_key, 0, tile.num_keys));
   };
+  Kind::scores(tile, next, rows, head_dim, s);
   for (std::int64_t r = 0; r < rows; ++r) {
     const float rescale =
         softmax_tile(s.scores.data() + r * kTileKeys, visible(r), scale, s.m[r], s.l[r]);
@@ -183,9 +222,9 @@ void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale,
     const int common = visible(r);
     std::int64_t count = rows - r;
     if (visible(rows - 1) != common) count = std::min<std::int64_t>(count, simd::kTileRows);
-    Tile::values(pieces, r, count, 0, common, head_dim, s);
+    Kind::values(tile, next, r, count, 0, common, head_dim, s);
     for (std::int64_t i = r; i < r + count; ++i)
-      if (visible(i) > common) Tile::values(pieces, i, 1, common, visible(i), head_dim, s);
+      if (visible(i) > common) Kind::values(tile, next, i, 1, common, visible(i), head_dim, s);
     r += count;
   }
 }
@@ -230,16 +269,15 @@ void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
   std::fill_n(s.m.begin(), rows, kMinusInfinity);
   std::fill_n(s.l.begin(), rows, 0.0f);
 
-  TileReader reader(*unit.spans, unit.begin);
-  for (std::int64_t key = unit.begin; key < unit.end; key += kTileKeys) {
-    const int num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, unit.end - key));
-    const std::span<const Piece> pieces = reader.next(num_keys);
+  TileReader reader(unit);
+  Tile tiles[2];  // the current one and, known in advance, the next
+  reader.next(tiles[0]);
+  for (std::int64_t key = unit.begin, i = 0; key < unit.end; key += kTileKeys, i ^= 1) {
+    reader.next(tiles[i ^ 1]);
     if (rows < kMinPreparedRows) {
-      DirectTile::scores(pieces, rows, head_dim, s);
-      take_in<DirectTile>(unit, heads, scale, pieces, key, num_keys, s);
+      take_in<DirectTile>(unit, heads, scale, tiles[i], tiles[i ^ 1], key, s);
     } else {
-      PreparedTile::scores(pieces, rows, head_dim, s);
-      take_in<PreparedTile>(unit, heads, scale, pieces, key, num_keys, s);
+      take_in<PreparedTile>(unit, heads, scale, tiles[i], tiles[i ^ 1], key, s);
     }
   }
   finish(unit, heads, parts, s);

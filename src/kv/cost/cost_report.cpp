@@ -13,8 +13,8 @@ namespace {
 
 std::string billions(std::int64_t params) {
   const double value = static_cast<double>(params);
-  return params >= 100'000'000 ? four_digits(value / 1e9) + " billion"
-                               : four_digits(value / 1e6) + " million";
+  return params >= 1'000'000'000 ? four_digits(value / 1e9) + " billion"
+                                 : four_digits(value / 1e6) + " million";
 }
 
 std::string describe(const PublishedModel& model) {
@@ -58,9 +58,9 @@ std::string sizes_text(const CostReport& report) {
   }
   row("weights (" + report.weights_format + ")", w.weight_bytes);
   return text + table.str(2) +
-         fmt::format("The caches of the batch take {} times the bytes of the weights.\n",
-                     four_digits(static_cast<double>(report.total.total()) /
-                                 static_cast<double>(w.weight_bytes)));
+         fmt::format(
+             "The caches of the batch take {:.3g} times the bytes of the weights.\n",
+             static_cast<double>(report.total.total()) / static_cast<double>(w.weight_bytes));
 }
 
 std::string fits_text(const CostReport& report, std::span<const Device> gpus) {
@@ -79,10 +79,17 @@ std::string fits_text(const CostReport& report, std::span<const Device> gpus) {
          table.str(2);
 }
 
+std::string operations(double flops) {
+  return flops < 1e12 ? four_digits(flops / 1e9) + " GFLOP" : four_digits(flops / 1e12) + " TFLOP";
+}
+
+std::string duration(double seconds) {
+  return seconds < 10 ? four_digits(seconds * 1e3) + " ms" : four_digits(seconds) + " s";
+}
+
 std::string intensity_text(const char* name, const StepCost& cost) {
   return fmt::format(
-      "  {:<8}{} operations on {} of weights and {} of cache: {} operations a byte\n", name,
-      fmt::format("{:.3g}", cost.flops),
+      "  {:<8} {} on {} of weights and {} of cache: {} FLOP a byte\n", name, operations(cost.flops),
       decimal_bytes(static_cast<std::int64_t>(cost.weight_bytes)),
       decimal_bytes(static_cast<std::int64_t>(cost.kv_bytes)), four_digits(cost.intensity()));
 }
@@ -91,8 +98,8 @@ std::string roofline_text(const CostReport& report, const std::vector<Device>& d
   std::string text = "Arithmetic intensity of one decode step and of the prefill of the batch\n" +
                      intensity_text("decode", report.decode) +
                      intensity_text("prefill", report.prefill);
-  Table table({"roofline", "GB/s", "TFLOP/s", "ridge", "decode bound by", "at best", "tokens/s",
-               "prefill bound by", "at best"},
+  Table table({"roofline", "GB/s", "TFLOP/s", "ridge, FLOP/B", "decode bound by", "at best",
+               "tokens/s", "prefill bound by", "at best"},
               {Align::left, Align::right, Align::right, Align::right, Align::left, Align::right,
                Align::right, Align::left, Align::right});
   for (const Device& device : devices) {
@@ -100,11 +107,9 @@ std::string roofline_text(const CostReport& report, const std::vector<Device>& d
     const RooflinePoint prefill = place(report.prefill, device);
     table.add_row({device.name, four_digits(device.bytes_per_second / 1e9),
                    four_digits(device.flops_per_second / 1e12), four_digits(device.ridge()),
-                   decode.memory_bound ? "memory" : "arithmetic",
-                   four_digits(decode.seconds * 1e3) + " ms",
+                   decode.memory_bound ? "memory" : "arithmetic", duration(decode.seconds),
                    four_digits(static_cast<double>(report.workload.batch) / decode.seconds),
-                   prefill.memory_bound ? "memory" : "arithmetic",
-                   four_digits(prefill.seconds * 1e3) + " ms"});
+                   prefill.memory_bound ? "memory" : "arithmetic", duration(prefill.seconds)});
   }
   return text + table.str(2);
 }
@@ -186,30 +191,32 @@ Json cost_json(const CostReport& report, std::span<const Device> gpus, const Dev
 
 Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const Device* machine) {
   Plot plot;
-  plot.title = fmt::format("{}: decode and prefill on the roofline, {} tokens, batch {}",
+  plot.title = fmt::format("{} on the roofline: {} tokens of context, batch of {}",
                            report.workload.model.name, with_thousands(report.workload.context),
                            with_thousands(report.workload.batch));
-  plot.x = {"operations a byte", Scale::log};
-  plot.y = {"attainable operations a second", Scale::log};
-  const std::vector<std::pair<const char*, const StepCost*>> steps = {{"decode", &report.decode},
-                                                                      {"prefill", &report.prefill}};
+  plot.x = {"arithmetic intensity, FLOP a byte", Scale::log};
+  plot.y = {"attainable FLOP a second", Scale::log};
+  Series decode{"decode", {}, {}, false, true, {}}, prefill{"prefill", {}, {}, false, true, {}};
+  const auto add = [](Series& series, const Device& device, double intensity, const char* what) {
+    const double rate = std::min(device.flops_per_second, intensity * device.bytes_per_second);
+    series.x.push_back(intensity);
+    series.y.push_back(rate);
+    series.notes.push_back(fmt::format("{} on {}: {} FLOP a byte, {} a second", what, device.name,
+                                       four_digits(intensity), operations(rate)));
+  };
+  const double left = std::min(0.1, report.decode.intensity());
+  const double right = std::max(1e5, report.prefill.intensity());
   for (const Device& device : with_machine(gpus, machine)) {
-    Series series;
-    series.name = device.name;
-    // The roof from left to right: the slope, decode, the ridge, prefill, the flat part.
-    std::vector<std::pair<double, std::string>> points = {
-        {0.1, "bandwidth"}, {device.ridge(), "ridge"}, {1e5, "peak"}};
-    for (const auto& [name, cost] : steps) points.emplace_back(cost->intensity(), name);
-    std::sort(points.begin(), points.end());
-    for (const auto& [intensity, name] : points) {
-      const double rate = std::min(device.flops_per_second, intensity * device.bytes_per_second);
-      series.x.push_back(intensity);
-      series.y.push_back(rate);
-      series.notes.push_back(fmt::format("{}, {}: {} operations a byte, {:.3g} operations a second",
-                                         device.name, name, four_digits(intensity), rate));
-    }
-    plot.series.push_back(std::move(series));
+    Series roof{device.name, {}, {}, true, false, {}};
+    add(roof, device, left, "bandwidth");
+    add(roof, device, device.ridge(), "ridge");
+    add(roof, device, right, "peak");
+    plot.series.push_back(std::move(roof));
+    add(decode, device, report.decode.intensity(), "decode");
+    add(prefill, device, report.prefill.intensity(), "prefill");
   }
+  plot.series.push_back(std::move(decode));
+  plot.series.push_back(std::move(prefill));
   return plot;
 }
 

@@ -8,6 +8,9 @@
 namespace kv {
 namespace {
 
+// Bounds the work that a damaged file can cause.
+constexpr int kMostLayers = 100'000;
+
 // Keys are "<architecture>.<name>".
 struct Keys {
   const GgufFile& file;
@@ -71,6 +74,9 @@ void read_windows(const Keys& keys, PublishedModel& model) {
 void read_heads(const Keys& keys, PublishedModel& model) {
   KvShape& kv = model.kv;
   kv.num_layers = keys.positive("block_count");
+  if (kv.num_layers > kMostLayers)
+    throw keys.file.key_error(keys.key("block_count"),
+                              "is " + std::to_string(kv.num_layers) + ", more than any model has");
   model.num_q_heads = keys.positive("attention.head_count");
   kv.num_kv_heads = keys.number("attention.head_count_kv").value_or(model.num_q_heads);
   kv.kv_lora_rank = keys.number("attention.kv_lora_rank").value_or(0);
@@ -82,6 +88,9 @@ void read_heads(const Keys& keys, PublishedModel& model) {
   }
   const int key_length = keys.number("attention.key_length").value_or(0);
   kv.head_dim = key_length > 0 ? key_length : keys.positive("embedding_length") / model.num_q_heads;
+  if (kv.head_dim == 0)
+    throw keys.file.key_error(keys.key("embedding_length"),
+                              "must be at least the number of query heads");
   const int value_length = keys.number("attention.value_length").value_or(kv.head_dim);
   if (value_length != kv.head_dim)
     throw keys.file.key_error(keys.key("attention.value_length"),

@@ -118,8 +118,9 @@ KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t cont
   const Checked scales = times(times(held, token.scales), batch);
   if (!elements || !scales || !plus(elements, scales))
     throw InputError("the KV cache of " + std::to_string(batch) + " sequences of " +
-                     std::to_string(context) +
-                     " tokens takes more than 2^63 - 1 bytes; ask for a smaller context or batch");
+                     std::to_string(context) + " tokens in blocks of " +
+                     std::to_string(block_size) +
+                     " takes more than 2^63 - 1 bytes; ask for less of any of them");
   return {*elements, *scales};
 }
 

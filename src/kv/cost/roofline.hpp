@@ -20,7 +20,8 @@ namespace kv {
 /// What limits a device.
 struct Device {
   std::string name;
-  double memory_bytes = 0;      ///< as the data sheet says, GB = 10^9
+  double memory_bytes = 0;      ///< as the data sheet says, taken as GB = 10^9: a little is
+                                ///< left for activations
   double bytes_per_second = 0;  ///< memory bandwidth
   double flops_per_second = 0;  ///< dense multiply-adds count 2: fp16/bf16 tensor cores; CPU: fp32
   std::string source;           ///< data sheet, or "measured"

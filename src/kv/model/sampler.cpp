@@ -16,12 +16,12 @@ constexpr double kTopPSlack = 1e-6;
 void check_options(const SamplingOptions& options) {
   // Written so that NaN fails.
   if (!(options.temperature >= 0 && std::isfinite(options.temperature)))
-    throw InputError("temperature must be a finite number, 0 (greedy) or more, not " +
+    throw InputError("--temperature: it must be a finite number, 0 (greedy) or more, not " +
                      std::to_string(options.temperature));
   if (options.top_k < 0)
-    throw InputError("top_k must be 0 (keep all) or more, not " + std::to_string(options.top_k));
+    throw InputError("--top-k: it must be 0 (keep all) or more, not " + std::to_string(options.top_k));
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw InputError("top_p must be above 0 and at most 1 (keep all), not " +
+    throw InputError("--top-p: it must be above 0 and at most 1 (keep all), not " +
                      std::to_string(options.top_p));
 }
 

@@ -135,11 +135,13 @@ std::string_view Tokenizer::Impl::text_of(TokenId id, bool after_start_bos, Spec
   std::string_view text = vocabulary.piece(id);
   if (vocabulary.type(id) == TokenType::control) return special == Special::on ? text : "";
   if (vocabulary.type(id) == TokenType::unknown) return kReplacementCharacter;
-  if (after_start_bos && strip_space && text.starts_with(' ')) text.remove_prefix(1);
+  // A user-defined token at the start has no space put before it; its own stays.
+  const bool may_strip = vocabulary.type(id) != TokenType::user_defined;
+  if (after_start_bos && strip_space && may_strip && text.starts_with(' ')) text.remove_prefix(1);
   return text;
 }
 
-Tokenizer::Tokenizer(TokenizerData data) : impl_(std::make_shared<const Impl>(data)) {}
+Tokenizer::Tokenizer(const TokenizerData& data) : impl_(std::make_shared<const Impl>(data)) {}
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, Special special) const {
   std::vector<TokenId> ids;

@@ -68,7 +68,7 @@ class Tokenizer {
   ///   empty tokens (never produced), repeated merges (the first counts), byte-level vocabularies
   ///   that lack some bytes (encode() refuses those bytes), merges that would spell a control token
   ///   (they never apply)
-  explicit Tokenizer(TokenizerData data);
+  explicit Tokenizer(const TokenizerData& data);
 
   /// The ids of a whole text, with BOS and EOS where the model wants them.
   ///
@@ -139,10 +139,9 @@ class StreamDecoder {
   bool after_start_bos_ = false;  // the one id seen so far is BOS
 };
 
-/// Reads the tokenizer of a model's file.
+/// Reads the tokenizer of a model's file. Whether its size fits the weights is for load() to check.
 ///
-/// \throws InputError naming the file and the key: a missing or contradictory vocabulary, or one
-///   whose size is not the number of rows of token_embd.weight
+/// \throws InputError naming the file and the key: a missing or contradictory vocabulary
 Tokenizer load_tokenizer(const GgufFile& file);
 
 }  // namespace kv

@@ -62,16 +62,8 @@ TokenizerData read_data(const GgufFile& file) {
 }  // namespace
 
 Tokenizer load_tokenizer(const GgufFile& file) {
-  TokenizerData data = read_data(file);
-  const GgufTensor* embedding = file.find_tensor("token_embd.weight");
-  if (embedding != nullptr &&
-      static_cast<std::uint64_t>(embedding->num_rows()) != data.tokens.size())
-    throw file.tensor_error("token_embd.weight", "has " + std::to_string(embedding->num_rows()) +
-                                                     " rows for " +
-                                                     std::to_string(data.tokens.size()) +
-                                                     " tokens in tokenizer.ggml.tokens");
   try {
-    return Tokenizer(std::move(data));
+    return Tokenizer(read_data(file));
   } catch (const InputError& error) {
     throw InputError(file.name() + ": " + error.what());
   }

@@ -93,6 +93,8 @@ int run_chapter(int argc, char** argv, const std::string& about, const std::stri
     return kBadInput;
   }
   return report_errors(program, [&] {
+    if (options.prompt.empty())
+      throw InputError("--prompt: it is empty; give at least one character");
     // A path that cannot be written is found now, not after minutes of work.
     if (!options.json.empty()) check_writable("--json", options.json);
     if (!options.csv.empty()) check_writable("--csv", options.csv);

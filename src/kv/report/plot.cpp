@@ -29,6 +29,7 @@ constexpr int kStyles = 6;
 
 // Sans-serif text at 12 px is about 6.7 px a column wide; a little more leaves room.
 constexpr double kColumnWidth = 7.0;
+constexpr double kTitleColumnWidth = 9.8;  // bold, 15 px, of the widest common font
 constexpr double kLineHeight = 20.0;
 
 std::string escaped(std::string_view text) {
@@ -136,11 +137,12 @@ void draw_series(Drawing& d, const Plot& plot, const Series& series, int style) 
   const double radius = series.x.size() > 60 ? 2.5 : 4;
   for (std::size_t i = 0; i < series.x.size(); ++i) {
     if (!d.shows(series, i)) continue;
-    std::string note = series.name.empty() ? "" : series.name + ": ";
-    note += series.notes.empty()
-                ? fmt::format("{} = {}, {} = {}", plot.x.label, tick_label(series.x[i]),
-                              plot.y.label, tick_label(series.y[i]))
-                : series.notes[i];
+    const std::string name = series.name.empty() ? "" : series.name + ": ";
+    const std::string note =
+        series.notes.empty()
+            ? fmt::format("{}{} = {}, {} = {}", name, plot.x.label, tick_label(series.x[i]),
+                          plot.y.label, tick_label(series.y[i]))
+            : series.notes[i];
     d.out +=
         marker(style, d.px(series.x[i]), d.py(series.y[i]), radius, series.markers ? 1 : 0, note);
   }
@@ -195,7 +197,7 @@ std::string to_svg(const Plot& plot, int width, int height) {
   require(width >= 240 && height >= 160, "a plot needs at least 240 x 160 pixels");
   check_plot(plot);
 
-  const std::vector<std::string> title = wrapped(plot.title, width - 16, 8.6);
+  const std::vector<std::string> title = wrapped(plot.title, width - 16, kTitleColumnWidth);
   const Legend legend = lay_out_legend(plot, width - 16);
   const double title_height =
       plot.title.empty() ? 0 : kLineHeight * static_cast<double>(title.size());

@@ -1,0 +1,161 @@
+// Times the whole decoder: prefill, decode at several depths of context, and chapter 1's way.
+//
+// One JSON object on stdout; every figure is the median of the rounds. Random tokens, as the time
+// does not depend on them. Also measures the read bandwidth of the machine in the same run, and
+// prints which share of it decode reaches, counting the weights and the cache once per token.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <random>
+
+#include "kv/cache/contiguous.hpp"
+#include "kv/cost/roofline.hpp"
+#include "kv/generate.hpp"
+#include "kv/load.hpp"
+#include "kv/report/json.hpp"
+#include "kv/report/options.hpp"
+#include "kv/thread_team.hpp"
+
+namespace {
+
+struct Options {
+  std::string model = KV_DEFAULT_MODEL;
+  std::string kv_dtype = "bf16";
+  std::vector<std::int64_t> depths = {0};
+  std::int64_t prompt_len = 512;
+  std::int64_t num_decode = 32;
+  std::int64_t naive_len = 0;
+  int rounds = 3;
+  int threads = 2;
+};
+
+double seconds(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Bench {
+ public:
+  Bench(const kv::Model& model, const Options& options)
+      : model_(model), options_(options), dtype_(kv_dtype(options.kv_dtype)) {}
+
+  kv::Json run() {
+    kv::Json result = kv::Json::object();
+    result.set("model", options_.model).set("weights", std::string(weight_format()));
+    result.set("kv_dtype", options_.kv_dtype).set("threads", kv::num_threads());
+    const double read_gb_per_s = kv::measure_this_machine().bytes_per_second / 1e9;
+    result.set("read_gb_per_second", read_gb_per_s);
+    if (options_.prompt_len > 0) {
+      kv::Json prefill = kv::Json::object();
+      prefill.set("tokens", options_.prompt_len).set("tokens_per_second", prefill_speed());
+      result.set("prefill", prefill);
+    }
+    kv::Json decode = kv::Json::array();
+    for (const std::int64_t depth : options_.depths) decode.push(decode_at(depth, read_gb_per_s));
+    result.set("decode", decode);
+    if (options_.naive_len > 0) {
+      kv::Json naive = kv::Json::object();
+      naive.set("prefix", options_.naive_len).set("tokens_per_second", naive_speed());
+      result.set("recompute", naive);
+    }
+    return result;
+  }
+
+ private:
+  static kv::KvDType kv_dtype(const std::string& name) {
+    if (name == "fp32") return kv::DType::f32;
+    if (name == "fp16") return kv::DType::f16;
+    if (name == "bf16") return kv::DType::bf16;
+    throw kv::InputError("--kv-dtype: give fp32, fp16 or bf16");
+  }
+
+  std::string_view weight_format() const { return kv::info(model_.layers[0].q.dtype).name; }
+
+  std::vector<kv::TokenId> random_tokens(std::int64_t count) {
+    std::vector<kv::TokenId> tokens(static_cast<std::size_t>(count));
+    for (kv::TokenId& token : tokens)
+      token = static_cast<kv::TokenId>(random_() % static_cast<unsigned>(model_.config.vocab_size));
+    return tokens;
+  }
+
+  double prefill_speed() {
+    const auto tokens = random_tokens(options_.prompt_len);
+    std::vector<double> speeds;
+    kv::ContiguousCache cache(model_.config, options_.prompt_len, dtype_);
+    for (int round = 0; round <= options_.rounds; ++round) {
+      cache.truncate(0);
+      const double s = seconds([&] { kv::prefill(model_, cache, tokens, 512); });
+      if (round > 0) speeds.push_back(static_cast<double>(options_.prompt_len) / s);  // 0: warm-up
+    }
+    return median(speeds);
+  }
+
+  kv::Json decode_at(std::int64_t depth, double read_gb_per_s) {
+    kv::ContiguousCache cache(model_.config, depth + options_.num_decode + 1, dtype_);
+    if (depth > 0) kv::prefill(model_, cache, random_tokens(depth), 512);
+    const std::int64_t start = cache.length();
+    std::vector<double> speeds;
+    for (int round = 0; round <= options_.rounds; ++round) {
+      cache.truncate(start);
+      const auto tokens = random_tokens(options_.num_decode);
+      const double s = seconds([&] {
+        for (const kv::TokenId& token : tokens) kv::forward(model_, cache, {&token, 1});
+      });
+      if (round > 0) speeds.push_back(static_cast<double>(options_.num_decode) / s);
+    }
+    const double speed = median(speeds);
+    // A token reads all weights but the embedding (one row of it) and the cache so far.
+    const std::int64_t embedding = model_.tied() ? 0 : model_.token_embedding.bytes();
+    const double bytes =
+        static_cast<double>(model_.weight_bytes() - embedding) +
+        static_cast<double>(cache.bytes_in_use()) *
+            (static_cast<double>(depth) + 0.5 * static_cast<double>(options_.num_decode)) /
+            static_cast<double>(cache.length());
+    const double gb_per_s = bytes * speed / 1e9;
+    kv::Json json = kv::Json::object();
+    json.set("depth", depth).set("tokens_per_second", speed).set("gb_per_second", gb_per_s);
+    json.set("share_of_read_bandwidth", gb_per_s / read_gb_per_s);
+    return json;
+  }
+
+  double naive_speed() {
+    const auto tokens = random_tokens(options_.naive_len);
+    std::vector<double> speeds;
+    for (int round = 0; round < options_.rounds; ++round)
+      speeds.push_back(1.0 / seconds([&] { kv::recompute(model_, tokens, dtype_); }));
+    return median(speeds);
+  }
+
+  const kv::Model& model_;
+  const Options& options_;
+  kv::KvDType dtype_;
+  std::mt19937 random_{1};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Times prefill, decode and recomputation of a whole model", "bench_decoder");
+  app.add_option("--model", options.model, "GGUF file");
+  app.add_option("--kv-dtype", options.kv_dtype, "fp32, fp16 or bf16");
+  app.add_option("--depths", options.depths, "tokens in the cache before decoding")->delimiter(',');
+  app.add_option("--prompt", options.prompt_len, "tokens of the prefill; 0: none");
+  app.add_option("--decode", options.num_decode, "tokens per decode round");
+  app.add_option("--naive", options.naive_len, "prefix that chapter 1 recomputes; 0: none");
+  app.add_option("--rounds", options.rounds, "rounds, of which the median counts");
+  app.add_option("--threads", options.threads, "threads");
+  CLI11_PARSE(app, argc, argv);
+  return kv::report_errors("bench_decoder", [&] {
+    kv::set_num_threads(options.threads);
+    const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
+    std::cout << Bench(loaded.model, options).run().str();
+  });
+}
