@@ -90,6 +90,24 @@ TEST_CASE("chapters 1 and 2: the embedded model agrees up to the end of its cont
   CHECK(agreement.within_bound());
 }
 
+TEST_CASE("chapter 2: the cache never holds more rows than the context", "[chapters][limit]") {
+  const auto loaded = kv_test::load_or_skip(kv_test::shakespeare_path());
+  for (const auto& [prompt_len, num_new] : {std::pair{60, 4}, {63, 1}, {64, 0}}) {
+    auto options = greedy(100000, 64);
+    options.ignore_eos = true;
+    kv::GenerationRun run(loaded.tokenizer, std::vector<kv::TokenId>(prompt_len, 300), options);
+    kv::ContiguousCache cache(loaded.model.config, run.max_seq_len());
+    CHECK(cache.capacity() == 64);
+    if (!run.done()) run.push(kv::prefill(loaded.model, cache, run.tokens(), 512));
+    while (!run.done()) run.push(kv::forward(loaded.model, cache, run.last_token()));
+    CHECK(run.finish().output.size() == static_cast<std::size_t>(num_new));
+    CHECK(cache.length() == (num_new > 0 ? 63 : 0));
+  }
+  CHECK_THROWS_AS(
+      kv::GenerationRun(loaded.tokenizer, std::vector<kv::TokenId>(65, 300), greedy(1, 64)),
+      kv::InputError);
+}
+
 TEST_CASE("chapters 1 and 2: stories260K agrees and tells its story", "[chapters][model]") {
   const auto loaded = kv_test::load_or_skip(kv_test::stories_path());
   CHECK(loaded.model.config.heads.num_q_heads == 8);

@@ -199,6 +199,40 @@ TEST_CASE("decoder: positions run on over prefill, chunks and decode", "[decoder
   for (const int chunk : {1, 4, 5}) require_close(cached_k(chunk), one_shot, 1e-5);
 }
 
+TEST_CASE("decoder: a decode step after a prefill takes the next position, not a jump",
+          "[decoder]") {
+  // Prompt of 6, then 4 tokens one by one: K must be rotated at 0..5, 6, 7, 8, 9.
+  const kv::Model model = kv_test::random_model({.num_layers = 1, .head_dim = 32});
+  const auto tokens = random_tokens(10, model.config.vocab_size, 12);
+  const std::span<const kv::TokenId> all(tokens);
+  kv::ContiguousCache stepwise(model.config, 10), at_once(model.config, 10);
+  kv::forward(model, stepwise, all.first(6));
+  for (int t = 6; t < 10; ++t) kv::forward(model, stepwise, all.subspan(t, 1));
+  kv::forward(model, at_once, all);
+  const kv::KvSpan a = stepwise.spans(0, 0)[0], b = at_once.spans(0, 0)[0];
+  for (int r = 0; r < 10; ++r)
+    for (int d = 0; d < 32; ++d)
+      REQUIRE(std::fabs(reinterpret_cast<const float*>(a.k)[r * a.row_stride + d] -
+                        reinterpret_cast<const float*>(b.k)[r * b.row_stride + d]) <= 1e-5f);
+}
+
+TEST_CASE("decoder: a prefill behind a cached prefix runs the rest alone", "[decoder]") {
+  // Prompt of 16, chunk 8, 12 tokens cached: one pass of 4 rows, positions 12..15.
+  const kv::Model model = kv_test::random_model({.head_dim = 32});
+  const auto tokens = random_tokens(16, model.config.vocab_size, 13);
+  const std::span<const kv::TokenId> all(tokens);
+  kv::ContiguousCache cache(model.config, 16);
+  kv::forward(model, cache, all.first(12));
+  kv::Work work;
+  const auto logits = kv::prefill(model, cache, all.subspan(cache.length()), 8, &work);
+  CHECK(work.rows == 4);
+  CHECK(work.kv_bytes_read == cache.bytes_in_use());  // one pass: the cache is read once
+  CHECK(cache.length() == 16);
+  const auto expected = kv::recompute(model, all, kv::DType::f32);
+  require_close(logits, expected, kv::logits_atol(model.config, kv::DType::f32, max_abs(expected)));
+  CHECK_THROWS_AS(kv::prefill(model, cache, {}, 8), std::invalid_argument);
+}
+
 TEST_CASE("decoder: a prefill into an empty cache is causal", "[decoder]") {
   const kv::Model model = kv_test::random_model({.head_dim = 32});
   auto tokens = random_tokens(4, model.config.vocab_size, 6);

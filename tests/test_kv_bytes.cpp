@@ -170,6 +170,8 @@ TEST_CASE("KV bytes: what does not fit 63 bits is an error, never a wrapped numb
   CHECK_THROWS_AS(kv::weight_bytes(largest, 4.5), std::runtime_error);
   CHECK(kv::weight_bytes(32, 4.5) == 18);
   CHECK(kv::weight_bytes(33, 4.5) == 19);
+  CHECK(kv::weight_bytes(64, kv::kv_format("int4")) == 36);
+  CHECK(kv::weight_bytes(64, kv::kv_format("int8")) == 64);
 }
 
 TEST_CASE("KV shape: a field that cannot be right is named", "[cost]") {

@@ -39,7 +39,8 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--weights-dtype", o.weights_dtype,
                  "format of the weights, int8 without scales (default fp16; of a file its own)");
   app.add_option("--gpu", o.gpu, "only this GPU: h100, h200, a100, 4090 or t4");
-  app.add_option("--block-size", o.block_size, "cache in blocks of so many tokens")->check(positive);
+  app.add_option("--block-size", o.block_size, "cache in blocks of so many tokens")
+      ->check(positive);
   app.add_flag("--measure,!--no-measure", o.measure, "measure this machine's roofline (default)");
   app.add_flag("--plot", o.plot, "draw the roofline in the terminal");
   app.add_option("--json", o.json, "write the numbers as JSON to this file");
@@ -61,22 +62,21 @@ kv::CostReport work_out(const Options& o) {
   work.format = for_option("--dtype", [&] { return kv::kv_format(o.dtype); });
   work.context = o.context;
   work.batch = o.batch;
-  const bool is_file = o.model.ends_with(".gguf") || std::filesystem::is_regular_file(o.model);
-  if (is_file) {
+  std::string weights = o.weights_dtype.empty() ? "fp16" : o.weights_dtype;
+  const kv::KvFormat format = for_option("--weights-dtype", [&] { return kv::kv_format(weights); });
+  if (o.model.ends_with(".gguf") || std::filesystem::is_regular_file(o.model)) {
     const kv::GgufShape shape = kv::gguf_shape(*kv::GgufFile::open(o.model));
     work.model = shape.model;
     work.weight_bytes = shape.weight_bytes;
-    if (o.weights_dtype.empty()) name = "as stored";
   } else {
     work.model = for_option("--model", [&] { return kv::published_model(o.model); });
   }
-  const std::string name = o.weights_dtype.empty() ? "fp16" : o.weights_dtype;
-  const kv::KvFormat format = for_option("--weights-dtype", [&] { return kv::kv_format(name); });
-  const double scale_bits =
-      format.elements_a_scale > 0 ? 8.0 * format.scale_bytes / format.elements_a_scale : 0.0;
-  work.weight_bytes = kv::weight_bytes(work.model.params, format.bits + scale_bits);
+  if (work.weight_bytes > 0 && o.weights_dtype.empty())
+    weights = "as stored";
+  else
+    work.weight_bytes = kv::weight_bytes(work.model.params, format);
   return for_option("--context, --batch, --block-size",
-                    [&] { return kv::CostReport(work, name, o.block_size); });
+                    [&] { return kv::CostReport(work, weights, o.block_size); });
 }
 
 void run(const Options& o) {

@@ -40,6 +40,10 @@ class SpanState final : public kv::SequenceState {
   std::vector<kv::KvSpan> spans(int, int kv_head) const override {
     std::vector<kv::KvSpan> result;
     for (const Buffer& b : buffers_) {
+      if (b.cut.num_rows == 0) {  // there is nothing to point at
+        result.push_back({nullptr, nullptr, 0, heads_.kv_dim(), b.cut.dtype});
+        continue;
+      }
       const std::int64_t offset =
           kv_head * heads_.head_dim * std::int64_t{kv::info(b.cut.dtype).block_bytes};
       result.push_back({b.k.data() + offset, b.v.data() + offset, b.cut.num_rows,

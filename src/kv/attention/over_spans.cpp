@@ -19,8 +19,8 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Query rows of one unit: with tiles of 64 keys and heads of 64, queries, scores, results and the
 // tile itself fit the second-level cache, and a tile is prepared once for all of these rows.
 constexpr std::int64_t kUnitRows = 96;
-// Keys below which a sequence is not cut: the parts must be worth merging.
-constexpr std::int64_t kMinPartKeys = 128;
+// Sequences are cut at multiples of this: whole tiles, and parts worth merging.
+constexpr std::int64_t kPartStep = 64;
 // Units per thread to aim for: a thread that the system holds up delays the others by less.
 constexpr std::int64_t kUnitsPerThread = 4;
 // Multiplications below which waking the team costs more than it saves (about 5 microseconds).
@@ -57,8 +57,10 @@ std::int64_t unit_tokens(const HeadConfig& heads) {
   return std::max<std::int64_t>(1, kUnitRows / heads.group_size());
 }
 
-// Calls body(unit) for every block of tokens of every item and KV head, longest first, its keys
-// not yet cut.
+// Calls body(unit) for every block of tokens of every item, longest first, its keys not yet cut.
+//
+// Few rows per head (decode) wait for memory: one unit then takes all KV heads, because a token's
+// heads lie side by side and every fetched line is used. Many rows compute: a head each.
 template <class Body>
 void for_blocks(std::span<const AttentionItem> items, const HeadConfig& heads, const Plan& plan,
                 Body&& body) {
@@ -72,8 +74,10 @@ void for_blocks(std::span<const AttentionItem> items, const HeadConfig& heads, c
       const std::int64_t first = block * tokens;
       const std::int64_t count = std::min(tokens, items[i].q_len - first);
       const std::int64_t end = std::clamp<std::int64_t>(first + count + past, 0, kv_len);
-      for (int g = 0; g < heads.num_kv_heads; ++g)
-        body(AttentionUnit{&items[i], spans + g, g, first, count, past, 0, end, -1});
+      const bool few_rows = count * heads.group_size() < kMinPreparedRows;
+      const int num_heads = few_rows ? heads.num_kv_heads : 1;
+      for (int g = 0; g < heads.num_kv_heads; g += num_heads)
+        body(AttentionUnit{&items[i], spans + g, g, num_heads, first, count, past, 0, end, -1});
     }
   }
 }
@@ -81,7 +85,8 @@ void for_blocks(std::span<const AttentionItem> items, const HeadConfig& heads, c
 // Adds a unit to the plan, its keys cut into `num_parts` parts of whole tiles.
 void add_unit(const AttentionUnit& unit, std::int64_t num_parts, std::int64_t rows, Plan& plan) {
   const std::int64_t keys = unit.end - unit.begin;
-  const std::int64_t step = ((keys + num_parts - 1) / num_parts + 63) / 64 * 64;
+  const std::int64_t step =
+      ((keys + num_parts - 1) / num_parts + kPartStep - 1) / kPartStep * kPartStep;
   if (num_parts == 1 || step >= keys) {
     plan.units.push_back(unit);
     return;
@@ -111,16 +116,14 @@ void make_plan(std::span<const AttentionItem> items, const HeadConfig& heads, in
 
   // Rows and the tile's own reading both cost time; a row costs about as much as a sixth of that.
   const auto cost_of = [&](const AttentionUnit& unit) {
-    return (unit.num_tokens * heads.group_size() + 6) * (unit.end - unit.begin);
+    return unit.num_heads * (unit.rows_per_head(heads) + 6) * (unit.end - unit.begin);
   };
   for_blocks(items, heads, plan, [&](const AttentionUnit& unit) { plan.cost += cost_of(unit); });
   const int threads = num_threads();
   const std::int64_t wanted = plan.cost / (threads * kUnitsPerThread) + 1;
   for_blocks(items, heads, plan, [&](const AttentionUnit& unit) {
-    const std::int64_t most = std::max<std::int64_t>(1, (unit.end - unit.begin) / kMinPartKeys);
-    const std::int64_t num_parts =
-        threads == 1 ? 1 : std::clamp<std::int64_t>((cost_of(unit) + wanted - 1) / wanted, 1, most);
-    add_unit(unit, num_parts, unit.num_tokens * heads.group_size(), plan);
+    const std::int64_t num_parts = threads == 1 ? 1 : (cost_of(unit) + wanted - 1) / wanted;
+    add_unit(unit, std::max<std::int64_t>(1, num_parts), unit.num_rows(heads), plan);
   });
 
   const auto grow = [](std::vector<float>& v, std::int64_t size) {
@@ -132,13 +135,11 @@ void make_plan(std::span<const AttentionItem> items, const HeadConfig& heads, in
 }
 
 // out = sum_p exp(m_p - m) out_p / sum_p exp(m_p - m) l_p, with m the largest m_p.
-void merge_row(const Merge& merge, std::int64_t row, std::int64_t rows, const HeadConfig& heads,
+void merge_row(const Merge& merge, std::int64_t row, const HeadConfig& heads,
                const AttentionParts& parts) {
   const AttentionUnit& unit = merge.first;
-  const int group = heads.group_size();
-  const std::int64_t head =
-      (unit.first_token + row / group) * heads.num_q_heads + unit.kv_head * group + row % group;
-  float* out = unit.item->out + head * heads.head_dim;
+  const std::int64_t rows = unit.num_rows(heads), query = unit.query(row, heads);
+  float* out = unit.item->out + query * heads.head_dim;
   float m = kMinusInfinity;
   for (std::int64_t p = 0; p < merge.num_parts; ++p)
     m = std::max(m, parts.m[unit.part + p * rows + row]);
@@ -154,7 +155,7 @@ void merge_row(const Merge& merge, std::int64_t row, std::int64_t rows, const He
   }
   const bool empty = l == 0.0f;
   for (int d = 0; d < heads.head_dim; ++d) out[d] = empty ? 0.0f : out[d] / l;
-  if (unit.item->lse != nullptr) unit.item->lse[head] = empty ? kMinusInfinity : m + std::log(l);
+  if (unit.item->lse != nullptr) unit.item->lse[query] = empty ? kMinusInfinity : m + std::log(l);
 }
 
 }  // namespace
@@ -180,8 +181,8 @@ void attend(std::span<const AttentionItem> items, const HeadConfig& heads, int l
     parallel(std::cref(work));
   }
   for (const Merge& merge : plan.merges) {
-    const std::int64_t rows = merge.first.num_tokens * heads.group_size();
-    for (std::int64_t r = 0; r < rows; ++r) merge_row(merge, r, rows, heads, plan.parts);
+    for (std::int64_t r = 0; r < merge.first.num_rows(heads); ++r)
+      merge_row(merge, r, heads, plan.parts);
   }
 }
 

@@ -16,8 +16,6 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// From here on preparing a tile (widen, transpose) is cheaper than reading it unprepared.
-constexpr std::int64_t kMinPreparedRows = 8;
 // A piece of a tile that lies in one span.
 struct Piece {
   const std::byte* k;
@@ -30,27 +28,39 @@ struct Piece {
 
 // Scratch of one thread; only ever grows.
 struct Scratch {
-  std::vector<float> q;             // [rows, head_dim]
-  std::vector<float> scores;        // [rows, kTileKeys]
-  std::vector<float> out;           // [rows, head_dim] unnormalised
-  std::vector<float> m, l;          // [rows]
+  std::vector<float> q;             // [num_rows, head_dim]
+  std::vector<float> out;           // [num_rows, head_dim] unnormalised
+  std::vector<float> m, l;          // [num_rows]
+  std::vector<float> scores;        // [rows_per_head, kTileKeys]
   std::vector<float> k_widened;     // [kTileKeys, head_dim]
   std::vector<float> k_transposed;  // [head_dim, kTileKeys]
   std::vector<float> v_widened;     // [kTileKeys, head_dim]
 
-  void resize(std::int64_t rows, int head_dim) {
+  void prepare(std::int64_t num_rows, std::int64_t rows_per_head, int head_dim) {
     const auto grow = [](std::vector<float>& v, std::int64_t size) {
       if (static_cast<std::int64_t>(v.size()) < size) v.resize(size);
     };
-    grow(q, rows * head_dim);
-    grow(scores, rows * kTileKeys);
-    grow(out, rows * head_dim);
-    grow(m, rows);
-    grow(l, rows);
+    grow(q, num_rows * head_dim);
+    grow(out, num_rows * head_dim);
+    grow(m, num_rows);
+    grow(l, num_rows);
+    grow(scores, rows_per_head * kTileKeys);
     grow(k_widened, kTileKeys * head_dim);
     grow(k_transposed, kTileKeys * head_dim);
     grow(v_widened, kTileKeys * head_dim);
+    std::fill_n(out.begin(), num_rows * head_dim, 0.0f);
+    std::fill_n(m.begin(), num_rows, kMinusInfinity);
+    std::fill_n(l.begin(), num_rows, 0.0f);
   }
+};
+
+// The query rows of one KV head, and where their results gather.
+struct Rows {
+  const float* q;  // [count, head_dim]
+  float* out;      // [count, head_dim]
+  float* m;        // [count]
+  float* l;        // [count]
+  std::int64_t count;
 };
 
 // Calls `body` with a null pointer of the span's element type.
@@ -72,21 +82,22 @@ struct Tile {
   }
 };
 
-// Walks the spans of a unit tile by tile.
+// Walks the spans of one KV head tile by tile.
 class TileReader {
  public:
-  explicit TileReader(const AttentionUnit& unit)
-      : spans_(*unit.spans), row_(unit.begin), keys_left_(unit.end - unit.begin) {
-    while (keys_left_ > 0 && row_ >= spans_[index_].num_rows) row_ -= spans_[index_++].num_rows;
+  TileReader(const std::vector<KvSpan>& spans, std::int64_t begin, std::int64_t end)
+      : spans_(&spans), row_(begin), keys_left_(end - begin) {
+    while (keys_left_ > 0 && row_ >= (*spans_)[index_].num_rows)
+      row_ -= (*spans_)[index_++].num_rows;
   }
 
-  // The next tile; without keys when the unit has no more.
+  // The next tile; without keys when there are no more.
   void next(Tile& tile) {
     tile.num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys_left_));
     keys_left_ -= tile.num_keys;
     tile.num_pieces = 0;
     for (int first = 0; first < tile.num_keys;) {
-      const KvSpan& span = spans_[index_];
+      const KvSpan& span = (*spans_)[index_];
       const int take =
           static_cast<int>(std::min<std::int64_t>(tile.num_keys - first, span.num_rows - row_));
       if (take > 0) {
@@ -104,7 +115,7 @@ class TileReader {
   }
 
  private:
-  const std::vector<KvSpan>& spans_;
+  const std::vector<KvSpan>* spans_;
   std::size_t index_ = 0;
   std::int64_t row_;
   std::int64_t keys_left_;
@@ -131,14 +142,14 @@ class DirectTile {
  public:
   static constexpr int kStep = 16;
 
-  static void scores(const Tile& tile, const Tile& next, std::int64_t rows, int head_dim,
+  static void scores(const Tile& tile, const Tile& next, const Rows& rows, int head_dim,
                      Scratch& s) {
     for (const Piece& piece : tile.all()) {
       for (int j = 0; j < piece.num_keys; j += kStep) {
         const int count = std::min(kStep, piece.num_keys - j);
         prefetch(next, &Piece::k, piece.first + j, piece.first + j + count, head_dim);
         with_type(piece.dtype, [&]<class T>(const T*) {
-          score_rows(s.q.data(), rows, head_dim,
+          score_rows(rows.q, rows.count, head_dim,
                      reinterpret_cast<const T*>(piece.k) + j * piece.stride, piece.stride, count,
                      s.scores.data() + piece.first + j);
         });
@@ -147,8 +158,8 @@ class DirectTile {
   }
 
   // Rows [r, r + count), of which all see keys [begin, end) of the tile.
-  static void values(const Tile& tile, const Tile& next, std::int64_t r, std::int64_t count,
-                     int begin, int end, int head_dim, Scratch& s) {
+  static void values(const Tile& tile, const Tile& next, const Rows& rows, std::int64_t r,
+                     std::int64_t count, int begin, int end, int head_dim, Scratch& s) {
     for (const Piece& piece : tile.all()) {
       const int last = std::min(end, piece.first + piece.num_keys);
       for (int j = std::max(begin, piece.first); j < last; j += kStep) {
@@ -157,7 +168,7 @@ class DirectTile {
         with_type(piece.dtype, [&]<class T>(const T*) {
           add_values(count, s.scores.data() + r * kTileKeys + j,
                      reinterpret_cast<const T*>(piece.v) + (j - piece.first) * piece.stride,
-                     piece.stride, num_keys, head_dim, s.out.data() + r * head_dim, head_dim);
+                     piece.stride, num_keys, head_dim, rows.out + r * head_dim, head_dim);
         });
       }
     }
@@ -167,7 +178,7 @@ class DirectTile {
 // One tile for many rows: K is widened and transposed, V widened, once for all rows.
 class PreparedTile {
  public:
-  static void scores(const Tile& tile, const Tile&, std::int64_t rows, int head_dim, Scratch& s) {
+  static void scores(const Tile& tile, const Tile&, const Rows& rows, int head_dim, Scratch& s) {
     const int num_keys = tile.num_keys;
     for (const Piece& piece : tile.all()) {
       with_type(piece.dtype, [&]<class T>(const T*) {
@@ -182,26 +193,25 @@ class PreparedTile {
                     kTileKeys);
     // Columns behind num_keys hold leftovers of earlier tiles; their scores are never looked at.
     for (int j = 0; j < num_keys; j += simd::kTileCols)
-      simd::multiply_rows<simd::kTileVecs>(rows, s.q.data(), head_dim, s.k_transposed.data() + j,
+      simd::multiply_rows<simd::kTileVecs>(rows.count, rows.q, head_dim, s.k_transposed.data() + j,
                                            kTileKeys, head_dim, s.scores.data() + j, kTileKeys,
                                            false);
   }
 
-  static void values(const Tile&, const Tile&, std::int64_t r, std::int64_t count, int begin,
-                     int end, int head_dim, Scratch& s) {
+  static void values(const Tile&, const Tile&, const Rows& rows, std::int64_t r, std::int64_t count,
+                     int begin, int end, int head_dim, Scratch& s) {
     add_values(count, s.scores.data() + r * kTileKeys + begin,
                s.v_widened.data() + static_cast<std::int64_t>(begin) * head_dim, head_dim,
-               end - begin, head_dim, s.out.data() + r * head_dim, head_dim);
+               end - begin, head_dim, rows.out + r * head_dim, head_dim);
   }
 };
 
-// Takes one tile in; `first_key` is its first key.
+// Takes in one tile; `first_key` is its first key.
 template <class Kind>
 void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale, const Tile& tile,
-             const Tile& next, std::int64_t first_key, Scratch& s) {
+             const Tile& next, std::int64_t first_key, const Rows& rows, Scratch& s) {
   const int head_dim = heads.head_dim;
   const int group = heads.group_size();
-  const std::int64_t rows = unit.num_tokens * group;
   // Token t sees keys j <= t + past, so later tokens see at least what earlier ones see.
   const auto visible = [&](std::int64_t r) {
     const std::int64_t t = unit.first_token + r / group;
@@ -209,22 +219,23 @@ void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale, co
         std::clamp<std::int64_t>(t + unit.past + 1 - first_key, 0, tile.num_keys));
   };
   Kind::scores(tile, next, rows, head_dim, s);
-  for (std::int64_t r = 0; r < rows; ++r) {
+  for (std::int64_t r = 0; r < rows.count; ++r) {
     const float rescale =
-        softmax_tile(s.scores.data() + r * kTileKeys, visible(r), scale, s.m[r], s.l[r]);
+        softmax_tile(s.scores.data() + r * kTileKeys, visible(r), scale, rows.m[r], rows.l[r]);
     if (rescale == 1.0f) continue;
-    float* out = s.out.data() + r * head_dim;
+    float* out = rows.out + r * head_dim;
     for (int d = 0; d < head_dim; ++d) out[d] *= rescale;
   }
   // Blocks of rows share the keys that all of them see; the few keys more that only later tokens
   // see are added row by row. A masked V row is never read: 0 * NaN would be NaN.
-  for (std::int64_t r = 0; r < rows;) {
+  for (std::int64_t r = 0; r < rows.count;) {
     const int common = visible(r);
-    std::int64_t count = rows - r;
-    if (visible(rows - 1) != common) count = std::min<std::int64_t>(count, simd::kTileRows);
-    Kind::values(tile, next, r, count, 0, common, head_dim, s);
+    std::int64_t count = rows.count - r;
+    if (visible(rows.count - 1) != common) count = std::min<std::int64_t>(count, simd::kTileRows);
+    Kind::values(tile, next, rows, r, count, 0, common, head_dim, s);
     for (std::int64_t i = r; i < r + count; ++i)
-      if (visible(i) > common) Kind::values(tile, next, i, 1, common, visible(i), head_dim, s);
+      if (visible(i) > common)
+        Kind::values(tile, next, rows, i, 1, common, visible(i), head_dim, s);
     r += count;
   }
 }
@@ -233,8 +244,7 @@ void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale, co
 void finish(const AttentionUnit& unit, const HeadConfig& heads, AttentionParts& parts,
             const Scratch& s) {
   const int head_dim = heads.head_dim;
-  const int group = heads.group_size();
-  for (std::int64_t r = 0; r < unit.num_tokens * group; ++r) {
+  for (std::int64_t r = 0; r < unit.num_rows(heads); ++r) {
     const float* sums = s.out.data() + r * head_dim;
     if (unit.part >= 0) {
       parts.m[unit.part + r] = s.m[r];
@@ -242,13 +252,12 @@ void finish(const AttentionUnit& unit, const HeadConfig& heads, AttentionParts& 
       std::copy_n(sums, head_dim, parts.out.data() + (unit.part + r) * head_dim);
       continue;
     }
-    const std::int64_t head =
-        (unit.first_token + r / group) * heads.num_q_heads + unit.kv_head * group + r % group;
+    const std::int64_t query = unit.query(r, heads);
     const bool empty = s.l[r] == 0.0f;
     const float factor = empty ? 0.0f : 1.0f / s.l[r];
-    for (int d = 0; d < head_dim; ++d) unit.item->out[head * head_dim + d] = sums[d] * factor;
+    for (int d = 0; d < head_dim; ++d) unit.item->out[query * head_dim + d] = sums[d] * factor;
     if (unit.item->lse != nullptr)
-      unit.item->lse[head] = empty ? kMinusInfinity : s.m[r] + std::log(s.l[r]);
+      unit.item->lse[query] = empty ? kMinusInfinity : s.m[r] + std::log(s.l[r]);
   }
 }
 
@@ -257,27 +266,36 @@ void finish(const AttentionUnit& unit, const HeadConfig& heads, AttentionParts& 
 void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
               AttentionParts& parts) {
   thread_local Scratch s;
+  thread_local std::vector<TileReader> readers;  // [num_heads]
   const int head_dim = heads.head_dim;
-  const int group = heads.group_size();
-  const std::int64_t rows = unit.num_tokens * group;
-  s.resize(rows, head_dim);
-  for (std::int64_t t = 0; t < unit.num_tokens; ++t)
-    std::copy_n(unit.item->q + (unit.first_token + t) * unit.item->q_stride +
-                    static_cast<std::int64_t>(unit.kv_head) * group * head_dim,
-                group * head_dim, s.q.data() + t * group * head_dim);
-  std::fill_n(s.out.begin(), rows * head_dim, 0.0f);
-  std::fill_n(s.m.begin(), rows, kMinusInfinity);
-  std::fill_n(s.l.begin(), rows, 0.0f);
+  const std::int64_t per_head = unit.rows_per_head(heads);
+  s.prepare(unit.num_rows(heads), per_head, head_dim);
+  for (std::int64_t r = 0; r < unit.num_rows(heads); ++r) {
+    const std::int64_t query = unit.query(r, heads);
+    const std::int64_t t = query / heads.num_q_heads, h = query % heads.num_q_heads;
+    std::copy_n(unit.item->q + t * unit.item->q_stride + h * head_dim, head_dim,
+                s.q.data() + r * head_dim);
+  }
+  readers.clear();
+  for (int g = 0; g < unit.num_heads; ++g)
+    readers.emplace_back(unit.spans[g], unit.begin, unit.end);
 
-  TileReader reader(unit);
+  // Tile by tile, and within a tile head by head: a token's heads lie side by side in memory.
   Tile tiles[2];  // the current one and, known in advance, the next
-  reader.next(tiles[0]);
-  for (std::int64_t key = unit.begin, i = 0; key < unit.end; key += kTileKeys, i ^= 1) {
-    reader.next(tiles[i ^ 1]);
-    if (rows < kMinPreparedRows) {
-      take_in<DirectTile>(unit, heads, scale, tiles[i], tiles[i ^ 1], key, s);
-    } else {
-      take_in<PreparedTile>(unit, heads, scale, tiles[i], tiles[i ^ 1], key, s);
+  if (unit.begin < unit.end) readers[0].next(tiles[0]);
+  int current = 0;
+  for (std::int64_t key = unit.begin; key < unit.end; key += kTileKeys) {
+    for (int g = 0; g < unit.num_heads; ++g, current ^= 1) {
+      const Tile &tile = tiles[current], &next = tiles[current ^ 1];
+      readers[(g + 1) % unit.num_heads].next(tiles[current ^ 1]);
+      const std::int64_t r = g * per_head;
+      const Rows rows{s.q.data() + r * head_dim, s.out.data() + r * head_dim, s.m.data() + r,
+                      s.l.data() + r, per_head};
+      if (per_head < kMinPreparedRows) {
+        take_in<DirectTile>(unit, heads, scale, tile, next, key, rows, s);
+      } else {
+        take_in<PreparedTile>(unit, heads, scale, tile, next, key, rows, s);
+      }
     }
   }
   finish(unit, heads, parts, s);

@@ -80,10 +80,12 @@ std::string fits_text(const CostReport& report, std::span<const Device> gpus) {
 }
 
 std::string operations(double flops) {
+  if (flops < 1e9) return four_digits(flops / 1e6) + " MFLOP";
   return flops < 1e12 ? four_digits(flops / 1e9) + " GFLOP" : four_digits(flops / 1e12) + " TFLOP";
 }
 
 std::string duration(double seconds) {
+  if (seconds < 1e-3) return four_digits(seconds * 1e6) + " µs";
   return seconds < 10 ? four_digits(seconds * 1e3) + " ms" : four_digits(seconds) + " s";
 }
 

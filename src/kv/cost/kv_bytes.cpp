@@ -137,4 +137,10 @@ std::int64_t weight_bytes(std::int64_t num_parameters, double bits) {
   throw InputError("the weights take more than 2^63 - 1 bytes");
 }
 
+std::int64_t weight_bytes(std::int64_t num_parameters, const KvFormat& format) {
+  const double scale_bits =
+      format.elements_a_scale > 0 ? 8.0 * format.scale_bytes / format.elements_a_scale : 0.0;
+  return weight_bytes(num_parameters, format.bits + scale_bits);
+}
+
 }  // namespace kv

@@ -113,4 +113,8 @@ KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t cont
 /// \throws InputError when they do not fit 63 bits
 std::int64_t weight_bytes(std::int64_t num_parameters, double bits);
 
+/// The same for weights stored as `format` says. Scales that a group of elements shares count; a
+/// scale of a whole vector does not, because a row of weights has thousands of elements.
+std::int64_t weight_bytes(std::int64_t num_parameters, const KvFormat& format);
+
 }  // namespace kv

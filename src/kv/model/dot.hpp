@@ -10,7 +10,7 @@ namespace kv {
 
 /// The activations of a product with few rows.
 struct DotInput {
-  const float* x = nullptr;  ///< [num_x, num_cols]
+  const float* x = nullptr;   ///< [num_x, num_cols]
   std::int64_t x_stride = 0;  ///< floats from one row to the next
   std::int64_t num_cols = 0;
   const float* block_sums = nullptr;  ///< [num_x, num_cols / 32] sums of 32 neighbours of x
@@ -54,7 +54,7 @@ void dot_blocks(const std::byte* row, const DotInput& in, std::int64_t first_x, 
   using readers::kBlock;
   const std::int64_t num_blocks = in.num_cols / kBlock;
   const float* x = in.x + first_x * in.x_stride;
-  const float* block_sums = in.block_sums + first_x * num_blocks;
+  const float* block_sums = Reader::kHasOffset ? in.block_sums + first_x * num_blocks : nullptr;
   simd::Vec sum[kRows] = {};
   float offset_sum[kRows] = {};
   for (std::int64_t b = 0; b < num_blocks; ++b) {
@@ -67,7 +67,8 @@ void dot_blocks(const std::byte* row, const DotInput& in, std::int64_t first_x, 
     }
     for (int r = 0; r < kRows; ++r) {
       sum[r] += part[r] * block.scale;
-      if constexpr (Reader::kHasOffset) offset_sum[r] += block.offset * block_sums[r * num_blocks + b];
+      if constexpr (Reader::kHasOffset)
+        offset_sum[r] += block.offset * block_sums[r * num_blocks + b];
     }
   }
   for (int r = 0; r < kRows; ++r) out[r * out_stride] = simd::sum(sum[r]) + offset_sum[r];

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Writes the speed table of README.md from the newest recorded comparison.
+
+    tests/bench/readme_table.py            rewrites README.md
+    tests/bench/readme_table.py --check    fails when README.md is not what the record says
+"""
+import glob
+import json
+import os
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+BEGIN = "<!-- speed table: written by tests/bench/readme_table.py -->\n"
+END = "<!-- end of speed table -->\n"
+
+
+def label(key):
+    kind, at, depth = key.partition("@")
+    if kind.startswith("prefill"):
+        return f"prefill of {kind[len('prefill'):]} tokens"
+    return "decode, empty cache" if depth == "0" else f"decode after {int(depth):,} tokens"
+
+
+def table(paths):
+    records = []
+    for path in paths:
+        with open(path) as file:
+            records.append(json.load(file))
+    first = records[0]
+    lines = [f"{first['threads']} threads of {first['machine']} ({', '.join(first['isa'])}), "
+             f"{first['date']}; {first['llama.cpp']} of llama.cpp; SmolLM2-135M's shape; tokens per "
+             f"second, medians of interleaved rounds:\n", "\n",
+             "| weights | what | here | llama.cpp | ratio (lowest to highest round) |\n",
+             "|---|---|---:|---:|---:|\n"]
+    for record in records:
+        for format_name, figures in record["results"].items():
+            for key, figure in figures.items():
+                if not isinstance(figure, dict):
+                    continue
+                lines.append(f"| {format_name} | {label(key)} | {figure['ours']:.1f} | "
+                             f"{figure['llama.cpp']:.1f} | {figure['ratio']:.2f} "
+                             f"({figure['ratio_min']:.2f} to {figure['ratio_max']:.2f}) |\n")
+    return "".join(lines)
+
+
+def main():
+    paths = sorted(glob.glob(os.path.join(ROOT, "tests/bench/results/compare_*.json")))
+    if not paths:
+        sys.exit("no tests/bench/results/compare_*.json")
+    readme = os.path.join(ROOT, "README.md")
+    with open(readme) as file:
+        text = file.read()
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    wanted = before + BEGIN + "\n" + table(paths) + "\n" + END + after
+    if "--check" in sys.argv[1:]:
+        if wanted != text:
+            sys.exit("README.md: the speed table is not what tests/bench/results says; "
+                     "run tests/bench/readme_table.py")
+        return
+    with open(readme, "w") as file:
+        file.write(wanted)
+
+
+if __name__ == "__main__":
+    main()
