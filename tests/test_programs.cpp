@@ -1,5 +1,6 @@
 // The programs as a person meets them: what they print, write and refuse.
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -29,9 +30,9 @@ std::string slurp(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A folder of this test run's own.
+// A folder of this process's own: ctest runs cases side by side.
 fs::path scratch() {
-  const fs::path folder = fs::path(KV_BINARY_DIR) / "test_programs";
+  const fs::path folder = fs::path(KV_BINARY_DIR) / "test_programs" / std::to_string(::getpid());
   fs::create_directories(folder);
   return folder;
 }
@@ -61,7 +62,13 @@ std::string deterministic_report(const std::string& out) {
   return out.substr(begin, end - begin);
 }
 
-std::string text_of(const std::string& out) { return out.substr(0, out.find("\n\n")); }
+// What stands before the first section: prompt and continuation.
+std::string text_of(const std::string& out) {
+  const std::size_t end = std::min(
+      {out.find("\n\nWork up to"), out.find("\n\nCost of one"), out.find("\n\n--- report")});
+  REQUIRE(end != std::string::npos);
+  return out.substr(0, end);
+}
 
 // The value of a top-level key, as it is written.
 std::string json_value(const std::string& json, const std::string& key) {

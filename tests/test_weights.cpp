@@ -1,9 +1,12 @@
 // From a GGUF file to a model: what a plain llama needs is there, and nothing else is.
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -282,6 +285,21 @@ TEST_CASE("weights: a vocabulary size that differs from the embedding gives a wa
   CHECK(load(tiny_llama().u32("llama.vocab_size", 7), &warnings).config.vocab_size == 8);
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0], ContainsSubstring("says 7; the 8 rows of token_embd.weight are used"));
+}
+
+TEST_CASE("weights: a model opened from a path stays whole when the file's name is removed",
+          "[weights]") {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("kv_weights_" + std::to_string(::getpid()) + ".gguf");
+  const Bytes bytes = tiny_llama().bytes();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  const kv::Model model = kv::load_model(kv::GgufFile::open(path.string()));
+  std::filesystem::remove(path);
+  std::vector<float> row(8);
+  kv::dequantize_row(model.layers[0].down, 7, row);
+  CHECK(row[7] == 63 % 7 / 8.0f - 0.25f);
 }
 
 TEST_CASE("weights: a real file loads, and its counts are those of its tensors",

@@ -18,6 +18,15 @@ namespace kv {
 /// to vectorise over. Source: measured (64 in most published kernels as well).
 inline constexpr int kTileKeys = 64;
 
+/// Asks for the cache lines of one row of K or V that will be needed soon.
+///
+/// \param row null: ask for nothing
+inline void prefetch_row(const std::byte* row, std::int64_t bytes) {
+  constexpr std::int64_t kLine = 64;
+  if (row == nullptr) return;
+  for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
+}
+
 /// scores[r, j] = sum_d q[r, d] * k[j, d] for kRows rows and kKeys keys, each sum in lanes along d.
 template <int kRows, int kKeys, class T>
 inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k_stride,
@@ -51,72 +60,122 @@ inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k
 /// scores [kRows of kTileKeys], columns [0, num_keys): K rows are read where they lie.
 template <int kRows, class T>
 inline void score_keys(const float* q, int head_dim, const T* k, std::int64_t k_stride,
-                       int num_keys, float* scores) {
+                       const std::byte* ahead, int num_keys, float* scores) {
+  const std::int64_t size = sizeof(T);
   int j = 0;
-  for (; j + 4 <= num_keys; j += 4)
+  for (; j + 4 <= num_keys; j += 4) {
+    for (int i = j; i < j + 4 && ahead != nullptr; ++i)
+      prefetch_row(ahead + i * k_stride * size, head_dim * size);
     score_block<kRows, 4>(q, head_dim, k + j * k_stride, k_stride, scores + j);
+  }
   for (; j < num_keys; ++j)
     score_block<kRows, 1>(q, head_dim, k + j * k_stride, k_stride, scores + j);
 }
 
 /// The same for any number of rows, three at a time (3 x 4 sums fit 16 registers).
+///
+/// \param ahead row of K or V that will be needed some keys later than the first row of k, its
+///              neighbours at the same distances; null: unknown
 template <class T>
 inline void score_rows(const float* q, std::int64_t num_rows, int head_dim, const T* k,
-                       std::int64_t k_stride, int num_keys, float* scores) {
-  std::int64_t r = 0;
-  for (; r + 3 <= num_rows; r += 3)
-    score_keys<3>(q + r * head_dim, head_dim, k, k_stride, num_keys, scores + r * kTileKeys);
-  if (num_rows - r == 2)
-    score_keys<2>(q + r * head_dim, head_dim, k, k_stride, num_keys, scores + r * kTileKeys);
-  if (num_rows - r == 1)
-    score_keys<1>(q + r * head_dim, head_dim, k, k_stride, num_keys, scores + r * kTileKeys);
-}
-
-/// out[r, d] += sum_j p[r, j] * v[j, d] for columns [0, num_cols): as many as fill kVecs vectors at
-/// a time, and so on with fewer.
-///
-/// \return the first column that was left for narrower steps
-template <int kVecs, class T>
-inline int add_values_by(std::int64_t num_rows, const float* p, const T* v, std::int64_t v_stride,
-                         std::int64_t num_keys, int first_col, int num_cols, float* out,
-                         std::int64_t out_stride) {
-  constexpr int kStep = kVecs * simd::kWidth;
-  int d = first_col;
-  for (; d + kStep <= num_cols; d += kStep) {
-    if constexpr (kVecs <= simd::kTileVecs) {
-      simd::multiply_rows<kVecs>(num_rows, p, kTileKeys, v + d, v_stride, num_keys, out + d,
-                                 out_stride, true);
-    } else {  // wide and low: three rows at a time
-      std::int64_t r = 0;
-      for (; r + 3 <= num_rows; r += 3)
-        simd::multiply_tile<3, kVecs>(p + r * kTileKeys, kTileKeys, v + d, v_stride, num_keys,
-                                      out + r * out_stride + d, out_stride, true);
-      for (; r < num_rows; ++r)
-        simd::multiply_tile<1, kVecs>(p + r * kTileKeys, kTileKeys, v + d, v_stride, num_keys,
-                                      out + r * out_stride + d, out_stride, true);
+                       std::int64_t k_stride, const std::byte* ahead, int num_keys, float* scores) {
+  for (std::int64_t r = 0; r < num_rows; r += 3, ahead = nullptr) {
+    const float* q_r = q + r * head_dim;
+    float* scores_r = scores + r * kTileKeys;
+    if (num_rows - r >= 3) {
+      score_keys<3>(q_r, head_dim, k, k_stride, ahead, num_keys, scores_r);
+    } else if (num_rows - r == 2) {
+      score_keys<2>(q_r, head_dim, k, k_stride, ahead, num_keys, scores_r);
+    } else {
+      score_keys<1>(q_r, head_dim, k, k_stride, ahead, num_keys, scores_r);
     }
   }
-  return d;
 }
 
-/// out[r, d] += sum_j p[r, j] * v[j, d].
-///
-/// \param p        [num_rows, kTileKeys], columns [0, num_keys) are read
-/// \param v        [num_keys, head_dim], rows v_stride elements apart
-/// \param out      [num_rows, head_dim], rows out_stride floats apart
-template <class T>
-inline void add_values(std::int64_t num_rows, const float* p, const T* v, std::int64_t v_stride,
-                       std::int64_t num_keys, int head_dim, float* out, std::int64_t out_stride) {
-  if (num_keys == 0) return;
+/// out[r, d] += sum_j p[r, j] * v[j, d] for kRows rows and kVecs vectors of columns.
+template <int kRows, int kVecs, class T>
+inline void value_block(const float* p, const T* v, std::int64_t v_stride, const std::byte* ahead,
+                        int num_keys, float* out, std::int64_t out_stride) {
+  using simd::kWidth;
+  const std::int64_t size = sizeof(T);
+  simd::Vec sum[kRows][kVecs];
+  for (int r = 0; r < kRows; ++r)
+    for (int n = 0; n < kVecs; ++n) sum[r][n] = simd::load(out + r * out_stride + n * kWidth);
+  for (int j = 0; j < num_keys; ++j) {
+    if (ahead != nullptr) prefetch_row(ahead + j * v_stride * size, kVecs * kWidth * size);
+    simd::Vec p_j[kRows];
+    for (int r = 0; r < kRows; ++r) p_j[r] = simd::broadcast(p[r * kTileKeys + j]);
+    for (int n = 0; n < kVecs; ++n) {
+      const simd::Vec v_j = simd::load(v + j * v_stride + n * kWidth);
+      for (int r = 0; r < kRows; ++r) sum[r][n] += p_j[r] * v_j;
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int n = 0; n < kVecs; ++n) simd::store(out + r * out_stride + n * kWidth, sum[r][n]);
+}
+
+/// value_block over the columns [0, head_dim), as wide as they allow.
+template <int kRows, class T>
+inline void value_columns(const float* p, const T* v, std::int64_t v_stride, const std::byte* ahead,
+                          int num_keys, int head_dim, float* out, std::int64_t out_stride) {
+  using simd::kWidth;
+  const auto ahead_at = [&](int d) {
+    return ahead == nullptr ? nullptr : ahead + d * std::int64_t{sizeof(T)};
+  };
   int d = 0;
-  if (num_rows <= 3)  // few rows leave registers free: use them for columns
-    d = add_values_by<4>(num_rows, p, v, v_stride, num_keys, d, head_dim, out, out_stride);
-  d = add_values_by<2>(num_rows, p, v, v_stride, num_keys, d, head_dim, out, out_stride);
-  d = add_values_by<1>(num_rows, p, v, v_stride, num_keys, d, head_dim, out, out_stride);
+  for (; d + 4 * kWidth <= head_dim; d += 4 * kWidth)
+    value_block<kRows, 4>(p, v + d, v_stride, ahead_at(d), num_keys, out + d, out_stride);
+  for (; d + kWidth <= head_dim; d += kWidth)
+    value_block<kRows, 1>(p, v + d, v_stride, ahead_at(d), num_keys, out + d, out_stride);
+  for (; d < head_dim; ++d)
+    for (int r = 0; r < kRows; ++r)
+      for (int j = 0; j < num_keys; ++j)
+        out[r * out_stride + d] += p[r * kTileKeys + j] * to_float(v[j * v_stride + d]);
+}
+
+/// out[r, d] += sum_j p[r, j] * v[j, d] for few rows: V rows are read where they lie, once for
+/// three rows, whose sums take the registers that a wider block of rows would need.
+///
+/// \param p     [num_rows, kTileKeys], columns [0, num_keys) are read
+/// \param v     [num_keys, head_dim], rows v_stride elements apart
+/// \param ahead as in score_rows
+/// \param out   [num_rows, head_dim], packed
+template <class T>
+inline void add_few_values(std::int64_t num_rows, const float* p, const T* v, std::int64_t v_stride,
+                           const std::byte* ahead, int num_keys, int head_dim, float* out) {
+  for (std::int64_t r = 0; r < num_rows; r += 3, ahead = nullptr) {
+    const float* p_r = p + r * kTileKeys;
+    float* out_r = out + r * head_dim;
+    if (num_rows - r >= 3) {
+      value_columns<3>(p_r, v, v_stride, ahead, num_keys, head_dim, out_r, head_dim);
+    } else if (num_rows - r == 2) {
+      value_columns<2>(p_r, v, v_stride, ahead, num_keys, head_dim, out_r, head_dim);
+    } else {
+      value_columns<1>(p_r, v, v_stride, ahead, num_keys, head_dim, out_r, head_dim);
+    }
+  }
+}
+
+/// out[r, d] += sum_j p[r, j] * v[j, d] for many rows, with the blocks of simd::multiply_rows.
+///
+/// \param p [num_rows, kTileKeys], columns [0, num_keys) are read
+/// \param v   [num_keys, head_dim], packed
+/// \param out [num_rows, head_dim], packed
+inline void add_values(std::int64_t num_rows, const float* p, const float* v, int num_keys,
+                       int head_dim, float* out) {
+  using simd::kWidth;
+  int d = 0;
+  for (; d + simd::kTileCols <= head_dim; d += simd::kTileCols)
+    simd::multiply_rows<simd::kTileVecs>(num_rows, p, kTileKeys, v + d, head_dim, num_keys, out + d,
+                                         head_dim, true);
+  for (; d + kWidth <= head_dim; d += kWidth)
+    simd::multiply_rows<1>(num_rows, p, kTileKeys, v + d, head_dim, num_keys, out + d, head_dim,
+                           true);
   for (; d < head_dim; ++d)
     for (std::int64_t r = 0; r < num_rows; ++r)
-      for (std::int64_t j = 0; j < num_keys; ++j)
-        out[r * out_stride + d] += p[r * kTileKeys + j] * to_float(v[j * v_stride + d]);
+      for (int j = 0; j < num_keys; ++j)
+        out[r * head_dim + d] +=
+            p[r * kTileKeys + j] * v[static_cast<std::int64_t>(j) * head_dim + d];
 }
 
 /// One row of a tile through the online softmax.

@@ -16,6 +16,18 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
+// Keys that all heads of a unit visit together when K and V are read where they lie (measured:
+// fewer cost instructions, more cost bandwidth).
+#ifndef DK
+#define DK 8
+#endif
+constexpr int kDirectKeys = DK;
+// Keys that memory is asked for in advance.
+#ifndef AH
+#define AH 16
+#endif
+constexpr int kAheadKeys = AH;
+
 // A piece of a tile that lies in one span.
 struct Piece {
   const std::byte* k;
@@ -31,12 +43,12 @@ struct Scratch {
   std::vector<float> q;             // [num_rows, head_dim]
   std::vector<float> out;           // [num_rows, head_dim] unnormalised
   std::vector<float> m, l;          // [num_rows]
-  std::vector<float> scores;        // [rows_per_head, kTileKeys]
+  std::vector<float> scores;        // [num_rows, kTileKeys]
   std::vector<float> k_widened;     // [kTileKeys, head_dim]
   std::vector<float> k_transposed;  // [head_dim, kTileKeys]
   std::vector<float> v_widened;     // [kTileKeys, head_dim]
 
-  void prepare(std::int64_t num_rows, std::int64_t rows_per_head, int head_dim) {
+  void prepare(std::int64_t num_rows, int head_dim) {
     const auto grow = [](std::vector<float>& v, std::int64_t size) {
       if (static_cast<std::int64_t>(v.size()) < size) v.resize(size);
     };
@@ -44,7 +56,7 @@ struct Scratch {
     grow(out, num_rows * head_dim);
     grow(m, num_rows);
     grow(l, num_rows);
-    grow(scores, rows_per_head * kTileKeys);
+    grow(scores, num_rows * kTileKeys);
     grow(k_widened, kTileKeys * head_dim);
     grow(k_transposed, kTileKeys * head_dim);
     grow(v_widened, kTileKeys * head_dim);
@@ -60,6 +72,7 @@ struct Rows {
   float* out;      // [count, head_dim]
   float* m;        // [count]
   float* l;        // [count]
+  float* scores;   // [count, kTileKeys]
   std::int64_t count;
 };
 
@@ -71,14 +84,22 @@ void with_type(DType dtype, Body&& body) {
   if (dtype == DType::bf16) body(static_cast<const bf16*>(nullptr));
 }
 
-// The keys of one tile, where they lie.
+// The keys of one tile, where they lie, and behind them those that will be asked for in advance.
 struct Tile {
-  std::array<Piece, kTileKeys> pieces;
+  std::array<Piece, kTileKeys + kAheadKeys> pieces;
   int num_pieces = 0;
-  int num_keys = 0;
+  int num_keys = 0;  // without those behind
 
   std::span<const Piece> all() const {
     return {pieces.data(), static_cast<std::size_t>(num_pieces)};
+  }
+
+  // Row of K or V of one key, also behind num_keys; null when it is not known.
+  const std::byte* row(const std::byte* Piece::*rows, int key) const {
+    for (const Piece& piece : all())
+      if (key >= piece.first && key < piece.first + piece.num_keys)
+        return piece.*rows + (key - piece.first) * piece.stride * info(piece.dtype).block_bytes;
+    return nullptr;
   }
 };
 
@@ -93,18 +114,26 @@ class TileReader {
 
   // The next tile; without keys when there are no more.
   void next(Tile& tile) {
-    tile.num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys_left_));
-    keys_left_ -= tile.num_keys;
     tile.num_pieces = 0;
-    for (int first = 0; first < tile.num_keys;) {
+    tile.num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys_left_));
+    add_pieces(0, tile.num_keys, tile);
+    TileReader behind = *this;
+    behind.add_pieces(tile.num_keys, std::min<std::int64_t>(kAheadKeys, keys_left_), tile);
+  }
+
+ private:
+  // Pieces of the next `count` keys, of which the first is key `first` of the tile.
+  void add_pieces(int first, std::int64_t count, Tile& tile) {
+    keys_left_ -= count;
+    while (count > 0) {
       const KvSpan& span = (*spans_)[index_];
-      const int take =
-          static_cast<int>(std::min<std::int64_t>(tile.num_keys - first, span.num_rows - row_));
+      const int take = static_cast<int>(std::min(count, span.num_rows - row_));
       if (take > 0) {
         const std::int64_t offset = row_ * span.row_stride * info(span.dtype).block_bytes;
         tile.pieces[tile.num_pieces++] = {span.k + offset, span.v + offset, span.row_stride,
                                           span.dtype,      first,           take};
         first += take;
+        count -= take;
         row_ += take;
       }
       if (row_ == span.num_rows) {
@@ -114,63 +143,51 @@ class TileReader {
     }
   }
 
- private:
   const std::vector<KvSpan>* spans_;
   std::size_t index_ = 0;
   std::int64_t row_;
   std::int64_t keys_left_;
 };
 
-// Asks for K or V of keys [begin, end) of a tile. The rows of one head are too short and too far
-// apart for the processor to guess the next one: without this, decode ran at a third of the speed
-// of memory.
-void prefetch(const Tile& tile, const std::byte* Piece::*rows, int begin, int end, int head_dim) {
-  constexpr std::int64_t kLine = 64;
-  for (const Piece& piece : tile.all()) {
-    const std::int64_t size = info(piece.dtype).block_bytes;
-    const int last = std::min(end, piece.first + piece.num_keys);
-    for (int j = std::max(begin, piece.first); j < last; ++j) {
-      const std::byte* row = piece.*rows + (j - piece.first) * piece.stride * size;
-      for (std::int64_t at = 0; at < head_dim * size; at += kLine) __builtin_prefetch(row + at);
-    }
-  }
-}
-
-// One tile for few rows: K and V are read where they lie, once. While a few keys are worked on, the
-// same keys of the next tile are asked for.
+// One tile for few rows: K and V are read where they lie, once.
 class DirectTile {
  public:
-  static constexpr int kStep = 16;
-
-  static void scores(const Tile& tile, const Tile& next, const Rows& rows, int head_dim,
-                     Scratch& s) {
+  // Scores of keys [begin, end) of the tile. What is read next is asked for meanwhile: some keys
+  // ahead in K, and towards the end the first rows of V.
+  static void scores(const Tile& tile, int begin, int end, const Rows& rows, int head_dim,
+                     Scratch&) {
     for (const Piece& piece : tile.all()) {
-      for (int j = 0; j < piece.num_keys; j += kStep) {
-        const int count = std::min(kStep, piece.num_keys - j);
-        prefetch(next, &Piece::k, piece.first + j, piece.first + j + count, head_dim);
-        with_type(piece.dtype, [&]<class T>(const T*) {
-          score_rows(rows.q, rows.count, head_dim,
-                     reinterpret_cast<const T*>(piece.k) + j * piece.stride, piece.stride, count,
-                     s.scores.data() + piece.first + j);
-        });
-      }
+      const int first = std::max(begin, piece.first);
+      const int last = std::min(end, piece.first + piece.num_keys);
+      if (first >= last) continue;
+      const std::byte* ahead = first + kAheadKeys < tile.num_keys
+                                   ? tile.row(&Piece::k, first + kAheadKeys)
+                                   : tile.row(&Piece::v, first + kAheadKeys - tile.num_keys);
+      with_type(piece.dtype, [&]<class T>(const T*) {
+        score_rows(rows.q, rows.count, head_dim,
+                   reinterpret_cast<const T*>(piece.k) + (first - piece.first) * piece.stride,
+                   piece.stride, ahead, last - first, rows.scores + first);
+      });
     }
   }
 
-  // Rows [r, r + count), of which all see keys [begin, end) of the tile.
-  static void values(const Tile& tile, const Tile& next, const Rows& rows, std::int64_t r,
-                     std::int64_t count, int begin, int end, int head_dim, Scratch& s) {
+  // Values of keys [begin, end) for rows [r, r + count), all of which see them. Ahead lie more rows
+  // of V and then the next tile's K.
+  static void values(const Tile& tile, int begin, int end, const Rows& rows, std::int64_t r,
+                     std::int64_t count, int head_dim, Scratch&) {
     for (const Piece& piece : tile.all()) {
+      const int first = std::max(begin, piece.first);
       const int last = std::min(end, piece.first + piece.num_keys);
-      for (int j = std::max(begin, piece.first); j < last; j += kStep) {
-        const int num_keys = std::min(kStep, last - j);
-        if (r == 0) prefetch(next, &Piece::v, j, j + num_keys, head_dim);
-        with_type(piece.dtype, [&]<class T>(const T*) {
-          add_values(count, s.scores.data() + r * kTileKeys + j,
-                     reinterpret_cast<const T*>(piece.v) + (j - piece.first) * piece.stride,
-                     piece.stride, num_keys, head_dim, rows.out + r * head_dim, head_dim);
-        });
-      }
+      if (first >= last) continue;
+      const std::byte* ahead = first + kAheadKeys < tile.num_keys
+                                   ? tile.row(&Piece::v, first + kAheadKeys)
+                                   : tile.row(&Piece::k, first + kAheadKeys);
+      if (r > 0) ahead = nullptr;  // the first rows have asked already
+      with_type(piece.dtype, [&]<class T>(const T*) {
+        add_few_values(count, rows.scores + r * kTileKeys + first,
+                       reinterpret_cast<const T*>(piece.v) + (first - piece.first) * piece.stride,
+                       piece.stride, ahead, last - first, head_dim, rows.out + r * head_dim);
+      });
     }
   }
 };
@@ -178,9 +195,9 @@ class DirectTile {
 // One tile for many rows: K is widened and transposed, V widened, once for all rows.
 class PreparedTile {
  public:
-  static void scores(const Tile& tile, const Tile&, const Rows& rows, int head_dim, Scratch& s) {
-    const int num_keys = tile.num_keys;
+  static void scores(const Tile& tile, int, int, const Rows& rows, int head_dim, Scratch& s) {
     for (const Piece& piece : tile.all()) {
+      if (piece.first >= tile.num_keys) break;
       with_type(piece.dtype, [&]<class T>(const T*) {
         for (int j = 0; j < piece.num_keys; ++j) {
           const std::int64_t to = static_cast<std::int64_t>(piece.first + j) * head_dim;
@@ -189,55 +206,82 @@ class PreparedTile {
         }
       });
     }
-    simd::transpose(s.k_widened.data(), head_dim, num_keys, head_dim, s.k_transposed.data(),
+    simd::transpose(s.k_widened.data(), head_dim, tile.num_keys, head_dim, s.k_transposed.data(),
                     kTileKeys);
     // Columns behind num_keys hold leftovers of earlier tiles; their scores are never looked at.
-    for (int j = 0; j < num_keys; j += simd::kTileCols)
+    for (int j = 0; j < tile.num_keys; j += simd::kTileCols)
       simd::multiply_rows<simd::kTileVecs>(rows.count, rows.q, head_dim, s.k_transposed.data() + j,
-                                           kTileKeys, head_dim, s.scores.data() + j, kTileKeys,
-                                           false);
+                                           kTileKeys, head_dim, rows.scores + j, kTileKeys, false);
   }
 
-  static void values(const Tile&, const Tile&, const Rows& rows, std::int64_t r, std::int64_t count,
-                     int begin, int end, int head_dim, Scratch& s) {
-    add_values(count, s.scores.data() + r * kTileKeys + begin,
-               s.v_widened.data() + static_cast<std::int64_t>(begin) * head_dim, head_dim,
-               end - begin, head_dim, rows.out + r * head_dim, head_dim);
+  static void values(const Tile&, int begin, int end, const Rows& rows, std::int64_t r,
+                     std::int64_t count, int head_dim, Scratch& s) {
+    add_values(count, rows.scores + r * kTileKeys + begin,
+               s.v_widened.data() + static_cast<std::int64_t>(begin) * head_dim, end - begin,
+               head_dim, rows.out + r * head_dim);
   }
 };
 
-// Takes in one tile; `first_key` is its first key.
-template <class Kind>
-void take_in(const AttentionUnit& unit, const HeadConfig& heads, float scale, const Tile& tile,
-             const Tile& next, std::int64_t first_key, const Rows& rows, Scratch& s) {
-  const int head_dim = heads.head_dim;
-  const int group = heads.group_size();
-  // Token t sees keys j <= t + past, so later tokens see at least what earlier ones see.
-  const auto visible = [&](std::int64_t r) {
-    const std::int64_t t = unit.first_token + r / group;
-    return static_cast<int>(
-        std::clamp<std::int64_t>(t + unit.past + 1 - first_key, 0, tile.num_keys));
-  };
-  Kind::scores(tile, next, rows, head_dim, s);
+// Which keys of the current tile the rows of a unit see. Token t sees keys j <= t + past, so a
+// later row sees at least what an earlier one sees.
+struct Visibility {
+  std::int64_t first_token;
+  std::int64_t past;
+  std::int64_t first_key;  // of the tile
+  int num_keys;            // of the tile
+  int group;
+
+  int keys(std::int64_t r) const {
+    const std::int64_t t = first_token + r / group;
+    return static_cast<int>(std::clamp<std::int64_t>(t + past + 1 - first_key, 0, num_keys));
+  }
+};
+
+void softmax_rows(const Visibility& visible, const Rows& rows, float scale, int head_dim) {
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const float rescale =
-        softmax_tile(s.scores.data() + r * kTileKeys, visible(r), scale, rows.m[r], rows.l[r]);
+        softmax_tile(rows.scores + r * kTileKeys, visible.keys(r), scale, rows.m[r], rows.l[r]);
     if (rescale == 1.0f) continue;
     float* out = rows.out + r * head_dim;
     for (int d = 0; d < head_dim; ++d) out[d] *= rescale;
   }
-  // Blocks of rows share the keys that all of them see; the few keys more that only later tokens
-  // see are added row by row. A masked V row is never read: 0 * NaN would be NaN.
+}
+
+// Values of keys [begin, end) of the tile for all rows. Blocks of rows share the keys that all of
+// them see; the few keys more that only later tokens see are added row by row. A masked V row is
+// never read: 0 * NaN would be NaN.
+template <class Kind>
+void add_visible_values(const Tile& tile, const Visibility& visible, int begin, int end,
+                        const Rows& rows, int head_dim, Scratch& s) {
+  const int most = std::min(end, visible.keys(rows.count - 1));
   for (std::int64_t r = 0; r < rows.count;) {
-    const int common = visible(r);
+    const int common = std::min(end, visible.keys(r));
     std::int64_t count = rows.count - r;
-    if (visible(rows.count - 1) != common) count = std::min<std::int64_t>(count, simd::kTileRows);
-    Kind::values(tile, next, rows, r, count, 0, common, head_dim, s);
-    for (std::int64_t i = r; i < r + count; ++i)
-      if (visible(i) > common)
-        Kind::values(tile, next, rows, i, 1, common, visible(i), head_dim, s);
+    if (common < most) count = std::min<std::int64_t>(count, simd::kTileRows);
+    if (begin < common) Kind::values(tile, begin, common, rows, r, count, head_dim, s);
+    for (std::int64_t i = r; i < r + count && common < most; ++i) {
+      const int last = std::min(end, visible.keys(i)), first = std::max(begin, common);
+      if (first < last) Kind::values(tile, first, last, rows, i, 1, head_dim, s);
+    }
     r += count;
   }
+}
+
+// Takes in one tile of every KV head: `tiles` and `rows` [num_heads]. The keys are visited a few at
+// a time, all heads of these few together: a token's heads lie side by side, and memory is fast
+// when it is read from one end to the other.
+template <class Kind>
+void take_in(std::span<const Tile> tiles, std::span<const Rows> rows, const Visibility& visible,
+             int keys_at_a_time, float scale, int head_dim, Scratch& s) {
+  const int num_keys = visible.num_keys;
+  for (int j = 0; j < num_keys; j += keys_at_a_time)
+    for (std::size_t g = 0; g < tiles.size(); ++g)
+      Kind::scores(tiles[g], j, std::min(j + keys_at_a_time, num_keys), rows[g], head_dim, s);
+  for (const Rows& head : rows) softmax_rows(visible, head, scale, head_dim);
+  for (int j = 0; j < num_keys; j += keys_at_a_time)
+    for (std::size_t g = 0; g < tiles.size(); ++g)
+      add_visible_values<Kind>(tiles[g], visible, j, std::min(j + keys_at_a_time, num_keys),
+                               rows[g], head_dim, s);
 }
 
 // Puts the rows of a finished unit into the result, or among the parts when its keys were cut.
@@ -267,9 +311,11 @@ void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
               AttentionParts& parts) {
   thread_local Scratch s;
   thread_local std::vector<TileReader> readers;  // [num_heads]
+  thread_local std::vector<Tile> tiles;          // [num_heads]
+  thread_local std::vector<Rows> rows;           // [num_heads]
   const int head_dim = heads.head_dim;
   const std::int64_t per_head = unit.rows_per_head(heads);
-  s.prepare(unit.num_rows(heads), per_head, head_dim);
+  s.prepare(unit.num_rows(heads), head_dim);
   for (std::int64_t r = 0; r < unit.num_rows(heads); ++r) {
     const std::int64_t query = unit.query(r, heads);
     const std::int64_t t = query / heads.num_q_heads, h = query % heads.num_q_heads;
@@ -277,25 +323,22 @@ void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
                 s.q.data() + r * head_dim);
   }
   readers.clear();
-  for (int g = 0; g < unit.num_heads; ++g)
+  rows.clear();
+  tiles.resize(unit.num_heads);
+  for (int g = 0; g < unit.num_heads; ++g) {
+    const std::int64_t r = g * per_head;
     readers.emplace_back(unit.spans[g], unit.begin, unit.end);
-
-  // Tile by tile, and within a tile head by head: a token's heads lie side by side in memory.
-  Tile tiles[2];  // the current one and, known in advance, the next
-  if (unit.begin < unit.end) readers[0].next(tiles[0]);
-  int current = 0;
+    rows.push_back({s.q.data() + r * head_dim, s.out.data() + r * head_dim, s.m.data() + r,
+                    s.l.data() + r, s.scores.data() + r * kTileKeys, per_head});
+  }
   for (std::int64_t key = unit.begin; key < unit.end; key += kTileKeys) {
-    for (int g = 0; g < unit.num_heads; ++g, current ^= 1) {
-      const Tile &tile = tiles[current], &next = tiles[current ^ 1];
-      readers[(g + 1) % unit.num_heads].next(tiles[current ^ 1]);
-      const std::int64_t r = g * per_head;
-      const Rows rows{s.q.data() + r * head_dim, s.out.data() + r * head_dim, s.m.data() + r,
-                      s.l.data() + r, per_head};
-      if (per_head < kMinPreparedRows) {
-        take_in<DirectTile>(unit, heads, scale, tile, next, key, rows, s);
-      } else {
-        take_in<PreparedTile>(unit, heads, scale, tile, next, key, rows, s);
-      }
+    for (int g = 0; g < unit.num_heads; ++g) readers[g].next(tiles[g]);
+    const Visibility visible{unit.first_token, unit.past, key, tiles[0].num_keys,
+                             heads.group_size()};
+    if (per_head < kMinPreparedRows) {
+      take_in<DirectTile>(tiles, rows, visible, kDirectKeys, scale, head_dim, s);
+    } else {
+      take_in<PreparedTile>(tiles, rows, visible, kTileKeys, scale, head_dim, s);
     }
   }
   finish(unit, heads, parts, s);

@@ -41,7 +41,7 @@ void show_growth(const Generation& run, const ModelConfig& config, const Chapter
       << ", counted and by the closed form:\n"
       << table.str(2)
       << fmt::format(
-             "  {}; rows grow like N^2, q.k products like N^3, a cache makes rows N.\n",
+             "  {}; rows grow like N^2, q.k products like N^3, a cache makes rows N.",
              equal ? "Every count equals its closed form" : "A COUNT DIFFERS FROM ITS CLOSED FORM");
   if (!options.svg.empty())
     write_file_atomically("--svg", options.svg,

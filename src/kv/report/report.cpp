@@ -106,7 +106,8 @@ std::string report_csv(const ChapterReport& report) {
 }
 
 void publish(const ChapterReport& report, const ChapterOptions& options) {
-  std::cout << "\n" << report_text(report) << std::flush;
+  // The text and the chapter's own tables end in the middle of a line.
+  std::cout << "\n\n" << report_text(report) << std::flush;
   if (!options.json.empty()) write_file_atomically("--json", options.json, report_json(report));
   if (!options.csv.empty()) write_file_atomically("--csv", options.csv, report_csv(report));
 }

@@ -38,9 +38,11 @@ void show_side_by_side(const Agreement& agreement, const ChapterOptions& options
                   {"position of the token", Scale::linear},
                   {"ms per token", Scale::log},
                   {now, before}};
+  std::string drawing = to_terminal(plot);
+  drawing.pop_back();  // sections end in the middle of a line
   out << "\n\nCost of one token, with the cache and (before) recomputed; bytes of K and V:\n"
       << table.str(2) << "\n"
-      << to_terminal(plot) << "\n";
+      << drawing;
   if (!options.svg.empty()) write_file_atomically("--svg", options.svg, to_svg(plot));
 }
 
