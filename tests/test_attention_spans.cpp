@@ -34,8 +34,7 @@ Result attend(const kv::HeadConfig& heads, const SpanState& state, const std::ve
   for (std::int64_t t = 0; t < q_len; ++t)
     std::copy_n(q.data() + t * heads.q_dim(), heads.q_dim(), spread.data() + t * stride);
   Result r{std::vector<float>(q.size(), kNan), std::vector<float>(q_len * heads.num_q_heads, kNan)};
-  const kv::AttentionItem item{spread.data(), stride,       q_len,
-                               &state,        r.out.data(), r.lse.data()};
+  const kv::AttentionItem item{spread.data(), stride, q_len, &state, r.out.data(), r.lse.data()};
   kv::attend({&item, 1}, heads, 0, scale);
   return r;
 }
@@ -45,9 +44,8 @@ void check_against_reference(const kv::HeadConfig& heads, const SpanState& state
   const std::int64_t q_len = static_cast<std::int64_t>(q.size()) / heads.q_dim();
   const kv::ReferenceAttention expected = kv::reference_attention(
       q.data(), state.k.data(), state.v.data(), heads, q_len, state.length(), scale);
-  kv_test::require_close(
-      actual.out, expected.out,
-      kv_test::attention_atol(expected.score_mass, expected.max_abs_value));
+  kv_test::require_close(actual.out, expected.out,
+                         kv_test::attention_atol(expected.score_mass, expected.max_abs_value));
   // The log-sum-exp carries a score's error and the rounding of a number of its own size.
   double largest = 1.0;
   for (const double lse : expected.lse)
@@ -89,11 +87,10 @@ struct Threads {
 
 }  // namespace
 
-TEST_CASE("attention over spans: any shape, cut and format agrees with the oracle",
-          "[attention]") {
-  constexpr kv::HeadConfig kHeads[] = {{9, 3, 64},  {4, 4, 32},  {8, 1, 16},  {1, 1, 1},
+TEST_CASE("attention over spans: any shape, cut and format agrees with the oracle", "[attention]") {
+  constexpr kv::HeadConfig kHeads[] = {{9, 3, 64},  {4, 4, 32},  {8, 1, 16},   {1, 1, 1},
                                        {6, 2, 80},  {5, 5, 7},   {16, 2, 128}, {3, 1, 256},
-                                       {2, 1, 96},  {14, 2, 20}, {33, 1, 40}, {2, 2, 300},
+                                       {2, 1, 96},  {14, 2, 20}, {33, 1, 40},  {2, 2, 300},
                                        {12, 3, 33}, {7, 1, 64},  {4, 1, 3}};
   constexpr std::int64_t kQueries[] = {1, 1, 1, 2, 3, 5, 31, 32, 33, 70};
   constexpr std::int64_t kPast[] = {0, 1, 2, 61, 62, 63, 64, 65, 127, 128, 200, 700};
@@ -136,8 +133,8 @@ TEST_CASE("attention over spans: long sequences are cut over threads and merged"
 TEST_CASE("attention over spans: a single key returns its value exactly", "[attention]") {
   std::mt19937 random(1);
   for (const kv::HeadConfig heads : {kv::HeadConfig{4, 2, 64}, {3, 1, 5}, {64, 2, 16}}) {
-    const SpanState state = simple_state(heads, normals(heads.kv_dim(), random),
-                                         normals(heads.kv_dim(), random));
+    const SpanState state =
+        simple_state(heads, normals(heads.kv_dim(), random), normals(heads.kv_dim(), random));
     const Result r = attend(heads, state, normals(heads.q_dim(), random), 0.3f);
     for (int h = 0; h < heads.num_q_heads; ++h)
       for (int d = 0; d < heads.head_dim; ++d)
@@ -213,7 +210,8 @@ TEST_CASE("attention over spans: without keys the output is 0 and the log-sum-ex
 TEST_CASE("attention over spans: what later tokens hold never reaches earlier ones",
           "[attention]") {
   std::mt19937 random(9);
-  for (const kv::HeadConfig heads : {kv::HeadConfig{4, 2, 16}, {9, 3, 64}, {1, 1, 5}, {12, 1, 40}}) {
+  for (const kv::HeadConfig heads :
+       {kv::HeadConfig{4, 2, 16}, {9, 3, 64}, {1, 1, 5}, {12, 1, 40}}) {
     for (const std::int64_t q_len : {2, 4, 9, 50, 80}) {
       for (const std::int64_t past : {0, 3, 60, 100}) {
         const std::int64_t kv_len = past + q_len;
@@ -322,8 +320,8 @@ TEST_CASE("attention over spans: query heads 0, 1, 2, 3 read KV heads 0, 0, 1, 1
     std::vector<float> k(10 * 6, 0.3f), v(10 * 6);
     for (int j = 0; j < 10; ++j)
       for (int i = 0; i < 6; ++i) v[j * 6 + i] = i < 3 ? 1.0f : 2.0f;
-    const Result r = attend(heads, simple_state(heads, k, v), std::vector<float>(q_len * 12, 1.0f),
-                            1.0f);
+    const Result r =
+        attend(heads, simple_state(heads, k, v), std::vector<float>(q_len * 12, 1.0f), 1.0f);
     for (std::int64_t t = 0; t < q_len; ++t)
       for (int h = 0; h < 4; ++h)
         for (int d = 0; d < 3; ++d) REQUIRE(r.out[(t * 4 + h) * 3 + d] == (h < 2 ? 1.0f : 2.0f));

@@ -106,6 +106,9 @@ TEST_CASE("stream: the space right after the first BOS is left out, as decode do
   decoder.push(1);
   decoder.finish();
   CHECK(decoder.push(259) == " a");  // a new stream, without BOS
+  decoder.finish();
+  decoder.push(1);
+  CHECK(decoder.push(259) == "a");  // and one with
 }
 
 TEST_CASE("stream: an id outside the vocabulary is refused and changes nothing", "[detokenizer]") {

@@ -37,7 +37,7 @@ TEST_CASE("GGUF shape: heads, widths and weights are read from any architecture"
   CHECK(shape.model.kv.num_layers == 4);
   CHECK(shape.model.num_q_heads == 8);
   CHECK(shape.model.kv.num_kv_heads == 2);
-  CHECK(shape.model.kv.head_dim == 16);  // I2: not 64 / 8
+  CHECK(shape.model.kv.head_dim == 16);  // not 64 / 8
   CHECK(shape.model.params == 128);
   CHECK(shape.model.lookup_params == 0);  // tied
   CHECK(shape.weight_bytes == 512);

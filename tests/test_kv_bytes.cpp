@@ -44,16 +44,16 @@ kv::KvShape shape_of(int num_layers, int num_kv_heads, int head_dim) {
 TEST_CASE("KV bytes per token: published models cost what their config says", "[cost]") {
   CHECK(per_token("gpt2-small") == 36'864);  // 36 KiB
   CHECK(per_token("gpt2-small") == 36 * 1024);
-  // I1: grouped heads count, query heads do not.
+  // Grouped heads count, query heads do not.
   CHECK(per_token("llama-3-8b") == 131'072);
   CHECK(per_token("llama-3-8b") != 524'288);
   CHECK(per_token("llama-2-7b") == 524'288);
-  // I2: head_dim is read, not hidden_size / num_q_heads.
+  // Head_dim is read, not hidden_size / num_q_heads.
   CHECK(per_token("qwen3-4b") == 147'456);
   CHECK(per_token("qwen3-0.6b") == 114'688);
   CHECK(per_token("mistral-nemo") == 163'840);
   CHECK(per_token("gemma-7b") == 458'752);
-  // I3: a latent is cached once, for K and V together.
+  // A latent is cached once, for K and V together.
   CHECK(per_token("deepseek-v3", "bf16") == 70'272);
   CHECK(per_token("deepseek-v2-lite", "bf16") == 31'104);
   CHECK(per_token("gpt-oss-20b") == 49'152);
@@ -61,10 +61,8 @@ TEST_CASE("KV bytes per token: published models cost what their config says", "[
 }
 
 TEST_CASE("KV bytes: the figures that texts quote come out exactly", "[cost]") {
-  // I5
   CHECK(total("llama-3-8b", 8192) == 1'073'741'824);
   CHECK(total("llama-3-8b", 131'072) == 16 * kGiB);
-  // I6
   CHECK(total("llama-2-7b", 32'768) == 16 * kGiB);
   CHECK(total("llama-3-70b", 32'768) == 10 * kGiB);
   CHECK(total("mha-70b", 32'768) == 80 * kGiB);
@@ -136,7 +134,7 @@ TEST_CASE("tokens held: whole blocks are counted, from the oldest token kept", "
   CHECK(kv::tokens_held(1, 0, 16) == 16);
   CHECK(kv::tokens_held(15, 0, 16) == 16);
   CHECK(kv::tokens_held(16, 0, 16) == 16);
-  CHECK(kv::tokens_held(17, 0, 16) == 32);  // I6: 17 tokens cost 2 blocks
+  CHECK(kv::tokens_held(17, 0, 16) == 32);  // 17 tokens cost 2 blocks
   CHECK(kv::tokens_held(32, 0, 16) == 32);
   CHECK(kv::tokens_held(33, 0, 16) == 48);
   CHECK(kv::tokens_held(17, 0, 1) == 17);

@@ -61,7 +61,8 @@ struct RandomMatrix {
 std::vector<float> widened(const kv::WeightMatrix& w) {
   std::vector<float> values(w.num_rows * w.num_cols);
   for (std::int64_t r = 0; r < w.num_rows; ++r)
-    kv::dequantize_row(w, r, {values.data() + r * w.num_cols, static_cast<std::size_t>(w.num_cols)});
+    kv::dequantize_row(w, r,
+                       {values.data() + r * w.num_cols, static_cast<std::size_t>(w.num_cols)});
   return values;
 }
 
@@ -70,7 +71,8 @@ std::vector<float> widened(const kv::WeightMatrix& w) {
 // A sum of terms t_i in floats is off by at most n u sum |t_i| to first order, where u = 2^-24 and
 // n is the most roundings any term goes through (Higham 2002, section 4.2). A dot adds in at least
 // 4 lanes, so n <= cols / 4 + 24; a panel adds up to 352 terms in order, then the parts (of 64 or
-// more columns). In formats with an offset the terms are scale * q * x and offset * x, which may cancel.
+// more columns). In formats with an offset the terms are scale * q * x and offset * x, which may
+// cancel.
 void check_product(const RandomMatrix& matrix, std::int64_t num_x, std::mt19937& random) {
   const kv::WeightMatrix& w = matrix.view;
   const std::vector<float> values = widened(w);
@@ -193,9 +195,8 @@ TEST_CASE("multiply: a group of products gives what each gives alone, with any n
       kv::set_num_threads(threads);
       std::vector<std::vector<float>> out = alone;
       for (std::vector<float>& values : out) std::fill(values.begin(), values.end(), kNan);
-      const kv::Product products[] = {{&a.view, out[0].data(), 40},
-                                      {&b.view, out[1].data(), 3},
-                                      {&c.view, out[2].data(), 65}};
+      const kv::Product products[] = {
+          {&a.view, out[0].data(), 40}, {&b.view, out[1].data(), 3}, {&c.view, out[2].data(), 65}};
       kv::multiply(products, x.data(), 256, num_x);
       REQUIRE(out == alone);  // exactly: who computes an element does not matter
     }

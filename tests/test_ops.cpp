@@ -64,7 +64,8 @@ TEST_CASE("swiglu: agrees with double from -infinity to infinity", "[ops]") {
   for (const float z : {0.0f, -0.0f, 87.0f, -87.0f, 88.5f, -88.5f, 104.0f, -104.0f, 1e4f, -1e4f,
                         3e38f, -3e38f, 1e-30f, -1e-30f})
     gate.push_back(z);
-  for (std::int64_t dim : {std::int64_t{1}, std::int64_t{7}, static_cast<std::int64_t>(gate.size())}) {
+  for (std::int64_t dim :
+       {std::int64_t{1}, std::int64_t{7}, static_cast<std::int64_t>(gate.size())}) {
     const std::vector<float> up = normals(dim, random);
     std::vector<float> out(dim + 1, kNan);
     kv::swiglu(gate.data(), up.data(), dim, out.data());

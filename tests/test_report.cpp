@@ -48,7 +48,6 @@ std::string content(const fs::path& path) {
 }  // namespace
 
 TEST_CASE("byte formatting: GB is 10^9 and GiB is 2^30, and both are printed", "[report]") {
-  // I5
   CHECK(kv::format_bytes(1'073'741'824) == "1.074 GB (1.000 GiB)");
   CHECK(kv::format_bytes(std::int64_t{16} << 30) == "17.18 GB (16.00 GiB)");
   CHECK(kv::format_bytes(21'474'836'480) == "21.47 GB (20.00 GiB)");

@@ -58,6 +58,29 @@ TEST_CASE("simd: bf16 and int8 load exactly, from any address", "[simd]") {
       REQUIRE(kv::simd::load(bytes.data() + first)[i] == static_cast<float>(bytes[first + i]));
 }
 
+TEST_CASE("simd: every byte and 16-bit pattern widens like its portable twin", "[simd]") {
+  for (int first = 0; first < 256; ++first) {
+    kv::simd::UByteVec bytes;
+    for (int i = 0; i < kWidth; ++i) bytes[i] = static_cast<std::uint8_t>(first + 37 * i);
+    const auto signed_bytes = std::bit_cast<kv::simd::ByteVec>(bytes);
+    for (int i = 0; i < kWidth; ++i) {
+      REQUIRE(kv::simd::widen_bits(bytes)[i] == static_cast<std::uint8_t>(first + 37 * i));
+      REQUIRE(kv::simd::widen_bits_portable(bytes)[i] == kv::simd::widen_bits(bytes)[i]);
+      REQUIRE(kv::simd::widen_bytes(signed_bytes)[i] == static_cast<std::int8_t>(first + 37 * i));
+      REQUIRE(kv::simd::widen_bytes_portable(signed_bytes)[i] ==
+              kv::simd::widen_bytes(signed_bytes)[i]);
+    }
+  }
+  for (int first = 0; first < 0x10000; first += 97) {
+    kv::simd::HalfVec halves;
+    for (int i = 0; i < kWidth; ++i) halves[i] = static_cast<std::uint16_t>(first + 4099 * i);
+    for (int i = 0; i < kWidth; ++i) {
+      REQUIRE(kv::simd::widen_bits(halves)[i] == static_cast<std::uint16_t>(first + 4099 * i));
+      REQUIRE(kv::simd::widen_bits_portable(halves)[i] == kv::simd::widen_bits(halves)[i]);
+    }
+  }
+}
+
 TEST_CASE("simd: exp is within 2 units in the last place, and right at its ends", "[simd]") {
   double worst = 0.0;
   float worst_x = 0.0f;

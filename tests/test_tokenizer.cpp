@@ -77,6 +77,7 @@ TEST_CASE("fixed tokens: the leftmost and longest one is taken", "[tokenizer][sp
   CHECK(tokenizer.encode("<|im_<|im_end|><|im_end|>", Special::on) ==
         Ids{'<', '|', inner, 258, 258});
   CHECK(tokenizer.decode(Ids{empty}, Special::on).empty());
+  CHECK(tokenizer.encode(std::string(2, '\0'), Special::on) == Ids{0, 0});
 }
 
 TEST_CASE("user-defined tokens: found in ordinary text, whole, before any merge",

@@ -190,6 +190,11 @@ TEST_CASE("Llama-3 rule: a word that is a token is not merged", "[tokenizer][bpe
     data.add_bos = false;
     CHECK(Tokenizer(data).encode("abc") == Ids{259, 'c'});
   }
+  SECTION("a token spelled outside the byte alphabet is not taken for a word") {
+    add_token(data, " x");  // the alphabet writes this space as U+0120
+    data.ignore_merges = true;
+    CHECK(Tokenizer(data).encode(" x") == Ids{' ', 'x'});
+  }
   SECTION("a control token is not taken for a word") {
     data.ignore_merges = true;
     data.types[static_cast<std::size_t>(abc)] = static_cast<int>(kv::TokenType::control);
@@ -236,4 +241,9 @@ TEST_CASE("byte-level BPE: a byte without a token is refused and named", "[token
   CHECK_THROWS_WITH(tokenizer.encode("ok\xff"),
                     ContainsSubstring("byte 255") && ContainsSubstring("position 2"));
   CHECK_THROWS_AS(tokenizer.encode("\xff"), kv::InputError);
+
+  // A user-defined token stands for its spelling, so this one is no space.
+  data.types[' '] = static_cast<int>(kv::TokenType::user_defined);
+  CHECK(Tokenizer(data).encode("\u0120") == Ids{' '});
+  CHECK_THROWS_AS(Tokenizer(data).encode(" "), kv::InputError);
 }

@@ -10,10 +10,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
@@ -172,8 +172,8 @@ Kernel decode_attention(DType dtype) {
   auto out = std::make_shared<std::vector<float>>(heads.q_dim());
   return {"decode attention " + std::string(kv::info(dtype).name) + ", 4096 keys",
           [=] {
-            const kv::AttentionItem item{q->data(), heads.q_dim(), 1, cache.get(), out->data(),
-                                         nullptr};
+            const kv::AttentionItem item{q->data(),   heads.q_dim(), 1,
+                                         cache.get(), out->data(),   nullptr};
             for (int l = 0; l < num_layers; ++l) kv::attend({&item, 1}, heads, l, 0.125f);
           },
           static_cast<double>(num_layers * layer_bytes), true};

@@ -48,11 +48,14 @@ void append_cell(std::string& out, const std::string& cell, int width, Align ali
 }  // namespace
 
 std::string with_thousands(std::int64_t value) {
-  std::string digits = std::to_string(value);
-  const int first = value < 0 ? 1 : 0;
-  for (int i = static_cast<int>(digits.size()) - 3; i > first; i -= 3)
-    digits.insert(static_cast<std::size_t>(i), ",");
-  return digits;
+  const std::string digits = std::to_string(value);
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool inside = i > 0 && digits[i - 1] != '-';
+    if (inside && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
 }
 
 std::string four_digits(double value) {

@@ -13,8 +13,8 @@ namespace kv::simd {
 /// e^x = 2^n e^r with n the integer nearest to x / ln 2, so |r| <= ln(2) / 2. The polynomial in r
 /// interpolates (e^r - 1 - r) / r^2 at Chebyshev's nodes; its own error is 0.17 of half a unit.
 inline Vec exp(Vec x) {
-  constexpr float kLowest = -87.33654f;    // ln of the smallest normal float
-  constexpr float kHighest = 89.0f;            // n = 128: the exponent bits of infinity
+  constexpr float kLowest = -87.33654f;     // ln of the smallest normal float
+  constexpr float kHighest = 89.0f;         // n = 128: the exponent bits of infinity
   constexpr float kRounder = 0x1.8p23f;     // adding it leaves the nearest integer in the low bits
   constexpr float kLn2High = 0.693359375f;  // 9 bits: n * kLn2High is exact
   constexpr float kLn2Low = -2.12194440e-4f;
