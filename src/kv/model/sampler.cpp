@@ -19,7 +19,8 @@ void check_options(const SamplingOptions& options) {
     throw InputError("--temperature: it must be a finite number, 0 (greedy) or more, not " +
                      std::to_string(options.temperature));
   if (options.top_k < 0)
-    throw InputError("--top-k: it must be 0 (keep all) or more, not " + std::to_string(options.top_k));
+    throw InputError("--top-k: it must be 0 (keep all) or more, not " +
+                     std::to_string(options.top_k));
   if (!(options.top_p > 0 && options.top_p <= 1))
     throw InputError("--top-p: it must be above 0 and at most 1 (keep all), not " +
                      std::to_string(options.top_p));
