@@ -1,5 +1,7 @@
 // The comparison of two chapters: it must see what differs.
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <limits>
 
 #include "kv/agreement.hpp"
@@ -67,6 +69,19 @@ TEST_CASE("agreement: a difference beyond the bound and another token are both s
   CHECK(other.tokens_equal == 0);
 }
 
+TEST_CASE("agreement: the largest difference of all steps counts, whichever step it is in",
+          "[agreement]") {
+  const auto run = run_with_logits({{0, 1}, {0, 1}, {0, 1}});
+  for (const std::size_t worst : {2, 3, 4}) {
+    const auto result = kv::compare(
+        run, shape(), kv::DType::f32, [&](std::span<const kv::TokenId> prefix, kv::Work*) {
+          return std::vector<float>{0, prefix.size() == worst ? 3.0f : 1.5f};
+        });
+    CHECK(result.max_logit_difference == 2.0);
+    CHECK(!result.within_bound());
+  }
+}
+
 TEST_CASE("agreement: NaN on either side is never within the bound", "[agreement]") {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const bool here : {true, false}) {
@@ -90,6 +105,8 @@ TEST_CASE("agreement: the bound grows with depth, width, size and the cache's ro
   CHECK(kv::logits_atol(deeper, kv::DType::f32, 10.0) > base);
   CHECK(kv::logits_atol(wider, kv::DType::f32, 10.0) > base);
   CHECK(kv::logits_atol(config, kv::DType::f32, 20.0) == 2 * base);
-  CHECK(kv::logits_atol(config, kv::DType::f16, 10.0) == 4096 * base);
-  CHECK(kv::logits_atol(config, kv::DType::bf16, 10.0) == 32768 * base);
+  // 3 * sqrt(2^-23 * half step) in the place of 2^-23: 3 * 2^6 and 3 * 2^7.5.
+  CHECK(kv::logits_atol(config, kv::DType::f16, 10.0) == Catch::Approx(192 * base));
+  CHECK(kv::logits_atol(config, kv::DType::bf16, 10.0) ==
+        Catch::Approx(192 * std::sqrt(8.0) * base));
 }

@@ -76,6 +76,25 @@ TEST_CASE("contiguous cache: spans return the appended rows in order, head by he
   }
 }
 
+TEST_CASE("contiguous cache: two appends in one pass follow each other", "[cache]") {
+  const auto config = shape(2, 1, 4);
+  kv::ContiguousCache cache(config, 5);
+  for (int l = 0; l < 2; ++l) append(cache, config, l, 0, 1);
+  cache.commit(1);
+  for (int l = 0; l < 2; ++l) {
+    append(cache, config, l, 1, 2);
+    append(cache, config, l, 3, 1);
+    const kv::KvSpan span = cache.spans(l, 0).at(0);
+    REQUIRE(span.num_rows == 4);
+    for (int r = 0; r < 4; ++r)
+      CHECK(element(span, span.k, r, 0) == static_cast<float>(l * 64 + r * 4));
+    for (int r = 0; r < 4; ++r)
+      CHECK(element(span, span.v, r, 0) == -static_cast<float>(l * 64 + r * 4));
+  }
+  cache.commit(3);
+  CHECK(cache.length() == 4);
+}
+
 TEST_CASE("contiguous cache: rows that are not written are NaN, also after truncate", "[cache]") {
   const auto dtype = GENERATE(kv::DType::f32, kv::DType::f16, kv::DType::bf16);
   const auto config = shape(2, 2, 4);

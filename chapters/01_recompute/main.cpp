@@ -2,7 +2,7 @@
 //
 // Before: chapter 0 shows one forward pass: tokens in, the logits of the next token out.
 // Change: append the likeliest token to the text and run the whole text again.
-// After:  text, at a price: n rows through the model for token n, n(n+1)/2 rows for n tokens.
+// After:  text, at a price: each step runs a row more than the last, N tokens about N^2 / 2 rows.
 // Run:    build/default/bin/01_recompute --tokens 40
 
 #include <iostream>

@@ -105,16 +105,9 @@ void run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string program = std::filesystem::path(argv[0]).filename().string();
   Options options;
-  CLI::App app("What the KV cache of a model costs, and where it sits on the roofline", program);
+  CLI::App app("What the KV cache of a model costs, and where it sits on the roofline",
+               std::filesystem::path(argv[0]).filename().string());
   declare(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return kv::report_errors(
-        program, [&] { throw kv::InputError(std::string(error.what()) + "; see --help"); });
-  }
-  return kv::report_errors(program, [&] { run(options); });
+  return kv::parse_and_run(app, argc, argv, [&] { run(options); });
 }

@@ -54,7 +54,7 @@ void chapter(const kv::ChapterOptions& options) {
       return kv::recompute(model, prefix, options.kv_dtype, work);
     };
     report.agreement = kv::compare(report.run, model.config, options.kv_dtype, recompute);
-    kv::show_side_by_side(*report.agreement, options, std::cout);
+    kv::show_side_by_side(*report.agreement, "ch 2", "ch 1", options, std::cout);
   }
 
   // Report: the lines that every chapter ends with.

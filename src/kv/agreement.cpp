@@ -1,6 +1,7 @@
 #include "kv/agreement.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "kv/report/progress.hpp"
@@ -8,11 +9,14 @@
 namespace kv {
 
 double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_logit) {
-  const double eps = kv_dtype == DType::bf16 ? 0x1p-8 : kv_dtype == DType::f16 ? 0x1p-11 : 0x1p-23;
+  constexpr double kEps = 0x1p-23;
+  double eps = kEps;
+  if (kv_dtype == DType::f16) eps = 3.0 * std::sqrt(kEps * 0x1p-11);
+  if (kv_dtype == DType::bf16) eps = 3.0 * std::sqrt(kEps * 0x1p-8);
   const double longest_sum =
       std::max({config.d_model, config.ffn_dim, config.heads.q_dim(), config.heads.head_dim});
   const double num_products = 4.0 * config.num_layers + 1.0;
-  return 0.5 * eps * std::sqrt(longest_sum) * std::sqrt(num_products) *
+  return kLogitsFactor * eps * std::sqrt(longest_sum) * std::sqrt(num_products) *
          std::max(1.0, max_abs_logit);
 }
 

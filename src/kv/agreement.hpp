@@ -37,6 +37,9 @@ struct Agreement {
   bool within_bound() const { return max_logit_difference <= bound; }
 };
 
+/// The factor of logits_atol.
+inline constexpr double kLogitsFactor = 0.5;
+
 /// Largest difference of two logits that should be equal but were summed in another order.
 ///
 /// A dot product of n terms in fp32 carries an error of about eps * sqrt(n) of its size when the
@@ -44,8 +47,10 @@ struct Agreement {
 /// logits, and errors of independent stages add like their squares:
 /// eps * sqrt(n) * sqrt(4 * num_layers + 1), n the longest sum, in units of the largest logit. The
 /// factor 1/2 in front is three times the largest ratio measured (docs/tolerances.md).
-/// A cache in a 16-bit format rounds K and V; a difference in the last bit of fp32 can tip such a
-/// rounding, so its half step takes the place of eps.
+/// A cache in a 16-bit format rounds K and V. An error of fp32 tips such a rounding seldom, with a
+/// probability of about eps / half_step, and then changes it by a whole step; the mean square of
+/// both together is that of one error of sqrt(eps * half_step). Three times that takes the place of
+/// eps (measured: docs/tolerances.md).
 ///
 /// \param config        the model's shape
 /// \param kv_dtype      format of the cached K and V

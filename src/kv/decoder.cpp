@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <unordered_set>
+#include <utility>
 
 #include "kv/attention/over_spans.hpp"
 #include "kv/model/dequantize.hpp"
@@ -21,6 +24,7 @@ struct Segment {
   std::int64_t num_rows;
 };
 
+// Checks every item and appends its segment; returns the rows of all of them.
 std::int64_t check_batch(const Model& model, std::span<const BatchItem> batch,
                          std::vector<Segment>& segments) {
   require(!batch.empty(), "a pass needs at least one sequence");
@@ -63,6 +67,7 @@ struct Buffers {
   RowMajor delta;     // [num_rows, d_model] what a sub-layer adds to x
 };
 
+// Products that share the input x [num_rows, num_cols], each weight with where its result goes.
 void product(std::initializer_list<std::pair<const WeightMatrix*, RowMajor*>> group,
              const RowMajor& x) {
   std::vector<Product> products;

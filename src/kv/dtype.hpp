@@ -66,8 +66,10 @@ struct f16 {
   std::uint16_t bits = 0;
 };
 
+/// The number itself, so that code for any format covers float.
 inline float to_float(float x) { return x; }
 
+/// Exact.
 inline float to_float(bf16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }

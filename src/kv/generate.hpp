@@ -72,7 +72,8 @@ class GenerationRun {
   std::span<const TokenId> tokens() const { return tokens_; }
   /// The newest token alone.
   std::span<const TokenId> last_token() const { return tokens().last(1); }
-  /// The most tokens that prompt and output can come to: what a cache must have room for.
+  /// The most tokens that prompt and output can come to: what a cache is made to hold. (The last
+  /// output token is never fed back, so its slot stays empty.)
   std::int64_t max_seq_len() const {
     return static_cast<std::int64_t>(result_.prompt.size()) + max_output_;
   }

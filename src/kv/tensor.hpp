@@ -1,4 +1,4 @@
-// Row-major aliases for Eigen, whose default is column-major.
+// The row-major matrix of the course (Eigen's default is column-major), and token ids.
 #pragma once
 
 #include <Eigen/Core>
@@ -9,9 +9,6 @@ namespace kv {
 
 /// A row-major matrix of floats; rows are tokens unless a comment says otherwise.
 using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-/// A read-only view of row-major floats whose rows are `outerStride()` elements apart.
-using ConstRows = Eigen::Ref<const RowMajor, 0, Eigen::OuterStride<>>;
 
 /// A token of the vocabulary.
 using TokenId = std::int32_t;

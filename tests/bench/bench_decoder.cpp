@@ -152,8 +152,7 @@ int main(int argc, char** argv) {
   app.add_option("--naive", options.naive_len, "prefix that chapter 1 recomputes; 0: none");
   app.add_option("--rounds", options.rounds, "rounds, of which the median counts");
   app.add_option("--threads", options.threads, "threads");
-  CLI11_PARSE(app, argc, argv);
-  return kv::report_errors("bench_decoder", [&] {
+  return kv::parse_and_run(app, argc, argv, [&] {
     kv::set_num_threads(options.threads);
     const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
     std::cout << Bench(loaded.model, options).run().str();

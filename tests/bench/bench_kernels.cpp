@@ -4,10 +4,11 @@
 // kernel is measured in turn with its limit, several times, and the medians are compared: on a
 // machine that others use as well, only ratios of interleaved runs mean anything.
 //
-// Run: build/default/bin/bench_kernels [threads] [repeats] [cpu]
-// With "cpu" the clock is the processor time of all threads divided by their number: what to use
-// when other programs want the same processors.
+// Run: build/default/bin/bench_kernels --threads 2 --rounds 7
+// With --processor-time the clock is the processor time of all threads divided by their number:
+// what to use when other programs want the same processors.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "kv/attention/over_spans.hpp"
 #include "kv/cache/contiguous.hpp"
 #include "kv/model/matmul.hpp"
+#include "kv/report/options.hpp"
 #include "kv/simd/vec.hpp"
 #include "kv/thread_team.hpp"
 
@@ -196,12 +198,7 @@ Kernel prefill_attention(DType dtype) {
           4.0 * heads.head_dim * heads.num_q_heads * visible, false};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc > 1) kv::set_num_threads(std::max(1, std::atoi(argv[1])));
-  const int repeats = argc > 2 ? std::max(1, std::atoi(argv[2])) : 7;
-  use_processor_time = argc > 3 && std::string(argv[3]) == "cpu";
+void measure_all(int repeats) {
   std::printf("%d threads, medians of %d passes, each beside its limit, %s time\n",
               kv::num_threads(), repeats, use_processor_time ? "processor" : "wall");
 
@@ -232,5 +229,19 @@ int main(int argc, char** argv) {
     std::printf("%-36s %10.1f %10.1f %8.0f%%  %s\n", kernel.name.c_str(), rate / 1e9, limit / 1e9,
                 100.0 * rate / limit, kernel.is_memory ? "GB/s" : "GFLOP/s");
   }
-  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Rates of the CPU kernels beside the machine's limits", "bench_kernels");
+  int threads = kv::num_threads(), rounds = 7;
+  app.add_option("--threads", threads, "threads")->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", rounds, "passes, of which the median counts")
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--processor-time", use_processor_time, "count processor time, not wall time");
+  return kv::parse_and_run(app, argc, argv, [&] {
+    kv::set_num_threads(threads);
+    measure_all(rounds);
+  });
 }

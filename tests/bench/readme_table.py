@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the speed table of README.md from the newest recorded comparison.
+"""Writes the speed table of README.md from the recorded comparisons.
 
     tests/bench/readme_table.py            rewrites README.md
     tests/bench/readme_table.py --check    fails when README.md is not what the record says

@@ -27,6 +27,19 @@ inline void prefetch_row(const std::byte* row, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
 }
 
+/// scores[r, j] += sum_d q[r, d] * k[j, d] over the columns [first, head_dim) that fill no vector.
+/// Apart, so that the common case stays small enough to be inlined and keeps its sums in registers.
+template <class T>
+[[gnu::noinline]] void add_score_tails(const float* q, int first, int head_dim, const T* k,
+                                       std::int64_t k_stride, int num_rows, int num_keys,
+                                       float* scores) {
+  for (int r = 0; r < num_rows; ++r)
+    for (int j = 0; j < num_keys; ++j)
+      for (int d = first; d < head_dim; ++d)
+        scores[r * kTileKeys + j] +=
+            q[static_cast<std::int64_t>(r) * head_dim + d] * to_float(k[j * k_stride + d]);
+}
+
 /// scores[r, j] = sum_d q[r, d] * k[j, d] for kRows rows and kKeys keys, each sum in lanes along d.
 template <int kRows, int kKeys, class T>
 inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k_stride,
@@ -51,10 +64,8 @@ inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k
     } else {
       for (int j = 0; j < kKeys; ++j) out[j] = simd::sum(sum[r][j]);
     }
-    for (int j = 0; j < kKeys; ++j)
-      for (int i = d; i < head_dim; ++i)
-        out[j] += q[static_cast<std::int64_t>(r) * head_dim + i] * to_float(k[j * k_stride + i]);
   }
+  if (d < head_dim) add_score_tails(q, d, head_dim, k, k_stride, kRows, kKeys, scores);
 }
 
 /// scores [kRows of kTileKeys], columns [0, num_keys): K rows are read where they lie.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -20,18 +21,29 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // 16 are close to each other).
 constexpr int kDirectKeys = 16;
 
+// Memory that starts at a cache line: vectors then lie within one line, not across two.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, std::size_t) { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const = default;
+};
+using Floats = std::vector<float, LineAllocator<float>>;
+
 // Scratch of one thread; only ever grows.
 struct Scratch {
-  std::vector<float> q;             // [num_rows, head_dim]
-  std::vector<float> out;           // [num_rows, head_dim] unnormalised
-  std::vector<float> m, l;          // [num_rows]
-  std::vector<float> scores;        // [num_rows, kTileKeys]
-  std::vector<float> k_widened;     // [kTileKeys, head_dim]
-  std::vector<float> k_transposed;  // [head_dim, kTileKeys]
-  std::vector<float> v_widened;     // [kTileKeys, head_dim]
+  Floats q;             // [num_rows, head_dim]
+  Floats out;           // [num_rows, head_dim] unnormalised
+  Floats m, l;          // [num_rows]
+  Floats scores;        // [num_rows, kTileKeys]
+  Floats k_widened;     // [kTileKeys, head_dim]
+  Floats k_transposed;  // [head_dim, kTileKeys]
+  Floats v_widened;     // [kTileKeys, head_dim]
 
   void prepare(std::int64_t num_rows, int head_dim) {
-    const auto grow = [](std::vector<float>& v, std::int64_t size) {
+    const auto grow = [](Floats& v, std::int64_t size) {
       if (static_cast<std::int64_t>(v.size()) < size) v.resize(size);
     };
     grow(q, num_rows * head_dim);

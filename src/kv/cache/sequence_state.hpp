@@ -15,10 +15,10 @@ using KvDType = DType;
 /// Consecutive cached rows of one KV head. Row r of K starts `r * row_stride` elements after `k`
 /// and holds head_dim elements; V likewise. K is stored after RoPE.
 struct KvSpan {
-  const std::byte* k = nullptr;
-  const std::byte* v = nullptr;
-  std::int64_t num_rows = 0;
-  std::int64_t row_stride = 0;  ///< elements (not bytes) from one row to the next
+  const std::byte* k = nullptr;  ///< first row of K, elements of `dtype`
+  const std::byte* v = nullptr;  ///< first row of V
+  std::int64_t num_rows = 0;     ///< tokens
+  std::int64_t row_stride = 0;   ///< elements (not bytes) from one row to the next
   KvDType dtype = DType::f32;
 };
 
@@ -43,9 +43,11 @@ class SequenceState {
                       std::int64_t num_rows) = 0;
 
   /// The rows of one KV head in order of position, committed and appended ones.
+  /// \throws std::invalid_argument when there is no such layer or head
   virtual std::vector<KvSpan> spans(int layer, int kv_head) const = 0;
 
   /// Makes the `num_tokens` rows that every layer has appended part of the sequence.
+  /// \throws std::invalid_argument when a layer has appended another number of rows
   virtual void commit(std::int64_t num_tokens) = 0;
 
   virtual std::int64_t length() const = 0;        ///< committed tokens

@@ -13,7 +13,7 @@ namespace kv {
 /// One question to the calculator, with its answers worked out.
 struct CostReport {
   Workload workload;
-  std::string weights_format;   ///< as the report names it, e.g. "bf16" or "as stored in the file"
+  std::string weights_format;   ///< as the report names it, e.g. "bf16" or "as stored"
   std::int64_t block_size = 1;  ///< tokens of a KV block; 1 = contiguous
   KvBytes per_token;            ///< of all layers, below every window
   KvBytes per_sequence;         ///< exact for the context, in whole blocks

@@ -2,9 +2,9 @@
 //
 // A step that does F operations on B bytes takes at least max(F / peak, B / bandwidth). F / B is
 // its arithmetic intensity; below peak / bandwidth (the ridge) a step is bound by memory. Decode
-// reads every weight and the whole cache to make one token a sequence, so it lies far below the
-// ridge; prefill uses each weight for all tokens of the prompt and lies above it. Source: Williams,
-// Waterman & Patterson 2009.
+// reads every weight and the whole cache to make one token a sequence, so with few sequences it
+// lies far below the ridge of a GPU; prefill uses each weight for all tokens of the prompt and,
+// when that is long, lies above it. Source: Williams, Waterman & Patterson 2009.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ struct StepCost {
   double weight_bytes = 0;  ///< weights read
   double kv_bytes = 0;      ///< cache read (decode) or written (prefill)
 
-  double bytes() const { return weight_bytes + kv_bytes; }
-  double intensity() const { return flops / bytes(); }
+  double bytes() const { return weight_bytes + kv_bytes; }  ///< moved in all
+  double intensity() const { return flops / bytes(); }      ///< operations a byte
 };
 
 /// What a model is stored in and run at.
@@ -78,6 +78,7 @@ struct RooflinePoint {
   bool memory_bound = true;
 };
 
+/// The least time that `cost` takes on `device`, and what sets it.
 RooflinePoint place(const StepCost& cost, const Device& device);
 
 /// Sequences whose caches fit beside the weights; 0 when the weights alone do not.

@@ -83,7 +83,6 @@ class GgufFile {
 
   const std::string& name() const { return name_; }                 ///< path, for messages
   std::uint32_t version() const { return version_; }                ///< 2 or 3
-  std::size_t file_bytes() const { return bytes_.size(); }          ///< size of the whole file
   std::span<const GgufValue> values() const { return values_; }     ///< sorted by key
   std::span<const GgufTensor> tensors() const { return tensors_; }  ///< in file order
 

@@ -23,6 +23,7 @@ struct Product {
 /// \param x         [num_x, num_cols]
 /// \param x_stride  floats from one input row to the next
 /// \param num_x     rows; 1 in decode
+/// \throws std::invalid_argument when the weights of the group differ in num_cols
 void multiply(std::span<const Product> products, const float* x, std::int64_t x_stride,
               std::int64_t num_x);
 

@@ -27,7 +27,9 @@ struct WeightMatrix {
     const DTypeInfo format = info(dtype);
     return num_cols / format.block_elements * format.block_bytes;
   }
+  /// Bytes of the whole matrix.
   std::int64_t bytes() const { return num_rows * row_bytes(); }
+  /// Where row `r` begins; not checked.
   const std::byte* row(std::int64_t r) const { return data + r * row_bytes(); }
 };
 
@@ -54,6 +56,7 @@ struct Model {
   std::vector<float> rope_factors;  ///< [rope_dim / 2], each divides its pair's frequency; or empty
   std::vector<std::shared_ptr<const void>> storage;  ///< keeps the mapped file and buffers alive
 
+  /// Whether the output matrix is the token embedding.
   bool tied() const { return output.data == token_embedding.data; }
 
   /// Bytes of all weights as held, the tied output counted once; norms are held as floats.

@@ -78,21 +78,24 @@ int report_errors(const std::string& program, const std::function<void()>& body)
   }
 }
 
-int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
-                const std::function<void(const ChapterOptions&)>& body) {
-  const std::string program = std::filesystem::path(argv[0]).filename().string();
-  ChapterOptions options;
-  options.model = default_model;
-  CLI::App app(about, program);
-  declare(app, options);
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    std::cerr << program << ": " << one_line(error.what()) << "; see --help\n";
+    std::cerr << app.get_name() << ": " << one_line(error.what()) << "; see --help\n";
     return kBadInput;
   }
-  return report_errors(program, [&] {
+  return report_errors(app.get_name(), body);
+}
+
+int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
+                const std::function<void(const ChapterOptions&)>& body) {
+  ChapterOptions options;
+  options.model = default_model;
+  CLI::App app(about, std::filesystem::path(argv[0]).filename().string());
+  declare(app, options);
+  return parse_and_run(app, argc, argv, [&] {
     if (options.prompt.empty())
       throw InputError("--prompt: it is empty; give at least one character");
     // A path that cannot be written is found now, not after minutes of work.

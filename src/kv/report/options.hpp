@@ -8,6 +8,10 @@
 #include "kv/cache/sequence_state.hpp"
 #include "kv/model/sampler.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace kv {
 
 /// What the options of a chapter say.
@@ -37,6 +41,14 @@ struct ChapterOptions {
 /// \return exit status: 0; 2 for bad input (what the user gave); 1 for a failure of our own
 int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
                 const std::function<void(const ChapterOptions&)>& body);
+
+/// Parses the command line of any program and runs `body`; errors as in run_chapter.
+///
+/// \param app        its options, and the program's name
+/// \param argc, argv as main() got them
+/// \param body       the program
+/// \return exit status as in run_chapter
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
 /// Runs `body` and turns what it throws into one line on stderr that starts with `program`.
 /// \return exit status as in run_chapter

@@ -23,8 +23,9 @@ struct ChapterReport {
   std::optional<Agreement> agreement;   ///< none in the first chapter, or when switched off
 };
 
-/// The report as text: counts first, then agreement, then times, so that all lines but the last
-/// three are the same on every machine.
+/// The report as text: counts first, then agreement, then times. All lines but the last three are
+/// the same in every run on one machine; elsewhere sums may round in another order, so that the
+/// logit difference changes a little.
 std::string report_text(const ChapterReport& report);
 
 /// The report as a JSON object: the same facts, plus text, prompt_tokens, output_tokens and
