@@ -1,6 +1,7 @@
 // Chapter 2 equals chapter 1 on trained models, and trained models say what they should.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <fstream>
@@ -23,9 +24,10 @@ kv::GenerateOptions greedy(std::int64_t num_tokens, std::int64_t context) {
 }
 
 kv::Generation cached(const kv::LoadedModel& loaded, const std::string& prompt,
-                      const kv::GenerateOptions& options, std::int64_t chunk = 512) {
+                      const kv::GenerateOptions& options, std::int64_t chunk = 512,
+                      kv::KvDType kv_dtype = kv::DType::f32) {
   kv::GenerationRun run(loaded.tokenizer, loaded.tokenizer.encode(prompt), options);
-  kv::ContiguousCache cache(loaded.model.config, run.max_seq_len());
+  kv::ContiguousCache cache(loaded.model.config, run.max_seq_len(), kv_dtype);
   if (!run.done()) run.push(kv::prefill(loaded.model, cache, run.tokens(), chunk, run.work()));
   while (!run.done()) run.push(kv::forward(loaded.model, cache, run.last_token(), run.work()));
   return run.finish();
@@ -114,6 +116,21 @@ TEST_CASE("chapter 2: the cache never holds more rows than the context", "[chapt
   CHECK_THROWS_AS(
       kv::GenerationRun(loaded.tokenizer, std::vector<kv::TokenId>(65, 300), greedy(1, 64)),
       kv::InputError);
+}
+
+TEST_CASE("chapters 1 and 2: the embedded model agrees with 16-bit caches as well",
+          "[chapters][model]") {
+  const auto loaded = kv_test::load_or_skip(kv_test::shakespeare_path());
+  const auto dtype = GENERATE(kv::DType::f16, kv::DType::bf16);
+  const kv::Generation run = cached(loaded, "ROMEO: what is it", greedy(100, 512), 512, dtype);
+  const kv::Agreement agreement = kv::compare(
+      run, loaded.model.config, dtype, [&](std::span<const kv::TokenId> prefix, kv::Work* work) {
+        return kv::recompute(loaded.model, prefix, dtype, work);
+      });
+  INFO("largest difference " << agreement.max_logit_difference << ", bound " << agreement.bound);
+  CHECK(agreement.within_bound());
+  // The bound is narrow enough to see a wrong position, which moves logits by half a unit and more.
+  CHECK(agreement.bound < 0.1);
 }
 
 TEST_CASE("chapters 1 and 2: stories260K agrees and tells its story", "[chapters][model]") {

@@ -163,6 +163,10 @@ TEST_CASE("programs: a full context is a clean stop with a reason", "[programs]"
   CHECK_THAT(outcome.out, ContainsSubstring("2 prompt + 18 output"));
 }
 
+TEST_CASE("programs: chapter 0 has no report to write and says so", "[programs]") {
+  expect_refusal("00_model", "--json " + (scratch() / "x.json").string(), "--json");
+}
+
 TEST_CASE("programs: chapter 0 prints shape, weights and a pass", "[programs]") {
   const Outcome outcome = run("00_model", "--prompt 'To be, or not to'");
   CHECK(outcome.status == 0);
@@ -187,7 +191,10 @@ TEST_CASE("programs: bad input ends with one line that names it, and status 2", 
   expect_refusal(program, "--tokens", "--tokens");
   expect_refusal(program, "--context 0", "--context");
   expect_refusal(program, "--threads 0", "--threads");
-  expect_refusal(program, "--kv-dtype int3", "--kv-dtype");
+  for (const std::string name : {"int3", "2", "30", "0", "BF16", "''"})
+    expect_refusal(program, "--kv-dtype " + name, "--kv-dtype");
+  expect_refusal(program, "--seed -1", "--seed");
+  expect_refusal(program, "--tokens 1 >/dev/full", "standard output");
   expect_refusal(program, "--json /no/such/folder/x.json --tokens 1", "--json");
   expect_refusal(program, "--csv / --tokens 1", "--csv");
   expect_refusal(program, "--svg '' --svg /no/x.svg --tokens 1", "--svg");

@@ -8,11 +8,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
-#include <numeric>
 
 #include "kv/cache/contiguous.hpp"
-#include "kv/cost/work.hpp"
 #include "kv/load.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/table.hpp"
@@ -38,7 +37,6 @@ void print_shape(const kv::Model& model) {
   std::cout << "Model: " << c.name << "\n\n" << table.str(2) << "\n";
 }
 
-//! [weights]
 void print_weights(const kv::Model& model) {
   kv::Table table({"weight", "shape", "format", "numbers", "bytes", "share"});
   const auto row = [&](const std::string& name, const kv::WeightMatrix& w, int copies) {
@@ -65,9 +63,7 @@ void print_weights(const kv::Model& model) {
             << " numbers, " << kv::format_bytes(model.weight_bytes())
             << (model.tied() ? "; the output matrix is the token embedding\n\n" : "\n\n");
 }
-//! [weights]
 
-//! [pass]
 void print_pass(const kv::LoadedModel& loaded, const kv::ChapterOptions& options) {
   const kv::ModelConfig& c = loaded.model.config;
   const std::vector<kv::TokenId> tokens = loaded.tokenizer.encode(options.prompt);
@@ -81,7 +77,7 @@ void print_pass(const kv::LoadedModel& loaded, const kv::ChapterOptions& options
 
   kv::ContiguousCache state(c, n);
   kv::Work work;
-  const std::vector<float> logits = kv::forward(loaded.model, state, tokens, &work);
+  std::vector<float> logits = kv::forward(loaded.model, state, tokens, &work);
   std::cout << fmt::format(
       "\n  tokens   -> rows    [{}, {}]: one row of the embedding for each token\n"
       "  {} layers, each:\n"
@@ -94,27 +90,27 @@ void print_pass(const kv::LoadedModel& loaded, const kv::ChapterOptions& options
       c.heads.head_dim, kv::with_thousands(work.scores), kv::with_thousands(work.kv_bytes_written),
       n, n, c.ffn_dim, n, c.d_model, c.vocab_size);
 
-  std::vector<kv::TokenId> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto top =
-      ids.begin() + std::min<std::ptrdiff_t>(5, static_cast<std::ptrdiff_t>(ids.size()));
-  std::partial_sort(ids.begin(), top, ids.end(),
-                    [&](kv::TokenId a, kv::TokenId b) { return logits[a] > logits[b]; });
   std::cout << "  likeliest next tokens: ";
-  for (auto id = ids.begin(); id != top; ++id)
-    std::cout << fmt::format("{:?} {:.2f}  ", loaded.tokenizer.decode({&*id, 1}), logits[*id]);
+  for (int rank = 0; rank < std::min(5, c.vocab_size); ++rank) {
+    const kv::TokenId id = kv::argmax(logits);  // refuses logits that are not numbers
+    std::cout << fmt::format("{:?} {:.2f}  ", loaded.tokenizer.decode({&id, 1}), logits[id]);
+    logits[id] = -INFINITY;
+  }
   std::cout << "\n";
 }
-//! [pass]
+
+void chapter(const kv::ChapterOptions& options) {
+  if (!options.json.empty() || !options.csv.empty() || !options.svg.empty())
+    throw kv::InputError("--json, --csv, --svg: chapter 0 has no report; use a later chapter");
+  const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
+  print_shape(loaded.model);
+  print_weights(loaded.model);
+  print_pass(loaded, options);
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return kv::run_chapter(argc, argv, "Chapter 0: the model's shape, weights and one forward pass",
-                         KV_DEFAULT_MODEL, [](const kv::ChapterOptions& options) {
-                           const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
-                           print_shape(loaded.model);
-                           print_weights(loaded.model);
-                           print_pass(loaded, options);
-                         });
+                         KV_DEFAULT_MODEL, chapter);
 }

@@ -44,7 +44,7 @@ double median(std::vector<double> values) {
 class Bench {
  public:
   Bench(const kv::Model& model, const Options& options)
-      : model_(model), options_(options), dtype_(kv_dtype(options.kv_dtype)) {}
+      : model_(model), options_(options), dtype_(kv::parse_kv_dtype(options.kv_dtype)) {}
 
   kv::Json run() {
     kv::Json result = kv::Json::object();
@@ -69,13 +69,6 @@ class Bench {
   }
 
  private:
-  static kv::KvDType kv_dtype(const std::string& name) {
-    if (name == "fp32") return kv::DType::f32;
-    if (name == "fp16") return kv::DType::f16;
-    if (name == "bf16") return kv::DType::bf16;
-    throw kv::InputError("--kv-dtype: give fp32, fp16 or bf16");
-  }
-
   std::string_view weight_format() const { return kv::info(model_.layers[0].q.dtype).name; }
 
   std::vector<kv::TokenId> random_tokens(std::int64_t count) {

@@ -15,32 +15,37 @@ END = "<!-- end of speed table -->\n"
 
 
 def label(key):
-    kind, at, depth = key.partition("@")
+    kind, _, depth = key.partition("@")
     if kind.startswith("prefill"):
         return f"prefill of {kind[len('prefill'):]} tokens"
+    if kind == "recompute":
+        return f"chapter 1: a token after {depth}, all recomputed"
     return "decode, empty cache" if depth == "0" else f"decode after {int(depth):,} tokens"
 
 
+def rows(record):
+    for format_name, figures in record["results"].items():
+        for key, figure in figures.items():
+            if isinstance(figure, dict):
+                yield (f"| {format_name} | {label(key)} | {figure['ours']:.1f} | "
+                       f"{figure['llama.cpp']:.1f} | {figure['ratio']:.2f} "
+                       f"({figure['ratio_min']:.2f} to {figure['ratio_max']:.2f}) |\n")
+            elif key.startswith("recompute@"):
+                yield f"| {format_name} | {label(key)} | {figure:.1f} | | |\n"
+
+
 def table(paths):
-    records = []
+    text = ""
     for path in paths:
         with open(path) as file:
-            records.append(json.load(file))
-    first = records[0]
-    lines = [f"{first['threads']} threads of {first['machine']} ({', '.join(first['isa'])}), "
-             f"{first['date']}; {first['llama.cpp']} of llama.cpp; SmolLM2-135M's shape; tokens per "
-             f"second, medians of interleaved rounds:\n", "\n",
-             "| weights | what | here | llama.cpp | ratio (lowest to highest round) |\n",
-             "|---|---|---:|---:|---:|\n"]
-    for record in records:
-        for format_name, figures in record["results"].items():
-            for key, figure in figures.items():
-                if not isinstance(figure, dict):
-                    continue
-                lines.append(f"| {format_name} | {label(key)} | {figure['ours']:.1f} | "
-                             f"{figure['llama.cpp']:.1f} | {figure['ratio']:.2f} "
-                             f"({figure['ratio_min']:.2f} to {figure['ratio_max']:.2f}) |\n")
-    return "".join(lines)
+            record = json.load(file)
+        version = record["llama.cpp"].removeprefix("version: ")
+        text += (f"{record['threads']} threads of {record['machine']} ({', '.join(record['isa'])}), "
+                 f"{record['date']}, {record['note']} ({version}); SmolLM2-135M's shape; tokens per "
+                 f"second, medians of {record['rounds']} interleaved rounds:\n\n"
+                 "| weights | what | here | llama.cpp | ratio (lowest to highest round) |\n"
+                 "|---|---|---:|---:|---:|\n" + "".join(rows(record)) + "\n")
+    return text
 
 
 def main():
@@ -52,7 +57,7 @@ def main():
         text = file.read()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = before + BEGIN + "\n" + table(paths) + "\n" + END + after
+    wanted = before + BEGIN + "\n" + table(paths) + END + after
     if "--check" in sys.argv[1:]:
         if wanted != text:
             sys.exit("README.md: the speed table is not what tests/bench/results says; "

@@ -68,6 +68,9 @@ void check_architecture(const GgufFile& file) {
   if (file.integer("llama.expert_count").value_or(0) != 0)
     throw file.key_error("llama.expert_count",
                          "mixtures of experts are not supported; use a dense model");
+  if (file.integer("llama.attention.sliding_window").value_or(0) != 0)
+    throw file.key_error("llama.attention.sliding_window",
+                         "sliding windows are not supported; use a model with full attention");
   if (!file.boolean("llama.attention.causal").value_or(true))
     throw file.key_error("llama.attention.causal",
                          "only causal attention is supported; use a model that generates text");

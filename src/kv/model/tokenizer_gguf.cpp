@@ -62,8 +62,9 @@ TokenizerData read_data(const GgufFile& file) {
 }  // namespace
 
 Tokenizer load_tokenizer(const GgufFile& file) {
+  TokenizerData data = read_data(file);
   try {
-    return Tokenizer(read_data(file));
+    return Tokenizer(std::move(data));
   } catch (const InputError& error) {
     throw InputError(file.name() + ": " + error.what());
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <ostream>
+#include <stdexcept>
 
 #include "kv/cost/work.hpp"
 #include "kv/report/output_file.hpp"
@@ -49,6 +50,7 @@ void show_growth(const Generation& run, const ModelConfig& config, const Chapter
                                   {"output tokens", Scale::linear},
                                   {"rows in all", Scale::linear},
                                   {counted, cached}}));
+  if (!equal) throw std::runtime_error("a count differs from its closed form");
 }
 
 }  // namespace kv

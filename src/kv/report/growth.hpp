@@ -16,6 +16,7 @@ namespace kv {
 /// \param config  the model's shape
 /// \param options --svg is read
 /// \param out     receives the table
+/// \throws std::runtime_error, after that, when a count differs from its closed form
 void show_growth(const Generation& run, const ModelConfig& config, const ChapterOptions& options,
                  std::ostream& out);
 

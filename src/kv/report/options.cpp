@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <new>
+#include <system_error>
 
 #include "kv/check.hpp"
 #include "kv/report/output_file.hpp"
@@ -16,6 +16,13 @@ namespace {
 
 constexpr int kBadInput = 2;
 constexpr int kOwnFailure = 1;
+
+// CLI11 alone takes "-1" for 2^64 - 1. \return what is wrong, or nothing
+std::string whole_number(const std::string& text) {
+  const bool digits = !text.empty() && text.size() < 20 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? "" : "'" + text + "' is no whole number of 0 or more";
+}
 
 void declare(CLI::App& app, ChapterOptions& o) {
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 31);
@@ -33,12 +40,14 @@ void declare(CLI::App& app, ChapterOptions& o) {
                  "steps to compare with the previous chapter, spread evenly; 0: none")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
       ->capture_default_str();
-  const std::map<std::string, KvDType> formats = {
-      {"fp32", DType::f32}, {"fp16", DType::f16}, {"bf16", DType::bf16}};
-  app.add_option("--kv-dtype", o.kv_dtype, "format of cached K and V: fp32, fp16 or bf16")
-      ->transform(CLI::Transformer(formats))
+  // A string and not the enum itself: CLI11 would take its numbers as well.
+  const auto set_format = [&o](const std::string& name) { o.kv_dtype = parse_kv_dtype(name); };
+  app.add_option_function<std::string>("--kv-dtype", set_format,
+                                       "format of cached K and V: fp32, fp16 or bf16")
       ->default_str("fp32");
-  app.add_option("--seed", o.sampling.seed, "seed of the sampler")->capture_default_str();
+  app.add_option("--seed", o.sampling.seed, "seed of the sampler")
+      ->check(whole_number)
+      ->capture_default_str();
   app.add_option("--temperature", o.sampling.temperature, "0: greedy")->capture_default_str();
   app.add_option("--top-k", o.sampling.top_k, "keep the k likeliest tokens; 0: all")
       ->capture_default_str();
@@ -62,15 +71,27 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
+KvDType parse_kv_dtype(const std::string& name) {
+  if (name == "fp32") return DType::f32;
+  if (name == "fp16") return DType::f16;
+  if (name == "bf16") return DType::bf16;
+  throw InputError("--kv-dtype: '" + name + "' is unknown; give fp32, fp16 or bf16");
+}
+
 int report_errors(const std::string& program, const std::function<void()>& body) {
   try {
     body();
+    if (!std::cout.flush()) throw InputError("standard output: cannot be written");
     return 0;
   } catch (const InputError& error) {
     std::cerr << program << ": " << one_line(error.what()) << "\n";
     return kBadInput;
   } catch (const std::bad_alloc&) {
     std::cerr << program << ": out of memory; try a smaller --context or model\n";
+    return kBadInput;
+  } catch (const std::system_error& error) {
+    std::cerr << program << ": the system refused: " << one_line(error.what())
+              << "; try fewer --threads\n";
     return kBadInput;
   } catch (const std::exception& error) {
     std::cerr << program << ": internal error: " << one_line(error.what()) << "\n";
@@ -79,14 +100,16 @@ int report_errors(const std::string& program, const std::function<void()>& body)
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    std::cerr << app.get_name() << ": " << one_line(error.what()) << "; see --help\n";
-    return kBadInput;
-  }
-  return report_errors(app.get_name(), body);
+  return report_errors(app.get_name(), [&] {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() != 0) throw InputError(std::string(error.what()) + "; see --help");
+      app.exit(error);  // --help
+      return;
+    }
+    body();
+  });
 }
 
 int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,

@@ -42,6 +42,10 @@ struct ChapterOptions {
 int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
                 const std::function<void(const ChapterOptions&)>& body);
 
+/// \param name fp32, fp16 or bf16
+/// \throws InputError naming --kv-dtype for any other name
+KvDType parse_kv_dtype(const std::string& name);
+
 /// Parses the command line of any program and runs `body`; errors as in run_chapter.
 ///
 /// \param app        its options, and the program's name

@@ -49,8 +49,10 @@ Output::Output(std::string_view option_name, const std::string& user_path)
   // A rename would replace even a file that is protected against writing.
   if (exists && ::access(target.c_str(), W_OK) != 0) fail();
   if (exists && !S_ISREG(status.st_mode)) {
-    fd = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);
+    // A named pipe that nobody reads would block for ever; O_NONBLOCK makes that an error.
+    fd = ::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) fail();
+    ::fcntl(fd, F_SETFL, 0);  // from here on a slow reader is waited for
     return;
   }
   std::string name = target + ".XXXXXX";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <stdexcept>
 
 #include "kv/report/json.hpp"
 #include "kv/report/output_file.hpp"
@@ -23,9 +24,9 @@ std::string line(std::string_view label, std::string_view value) {
 std::string agreement_text(const std::optional<Agreement>& agreement) {
   if (!agreement) return "nothing to compare with";
   const auto compared = static_cast<std::int64_t>(agreement->steps.size());
-  return fmt::format("largest logit difference {:.2g} (bound {:.2g}), {} of {} tokens equal{}",
-                     agreement->max_logit_difference, agreement->bound, agreement->tokens_equal,
-                     compared,
+  return fmt::format("{}largest logit difference {:.2g} (bound {:.2g}), {} of {} tokens equal{}",
+                     agreement->within_bound() ? "" : "NONE: ", agreement->max_logit_difference,
+                     agreement->bound, agreement->tokens_equal, compared,
                      compared < agreement->num_steps
                          ? fmt::format(" ({} of {} steps compared)", compared, agreement->num_steps)
                          : "");
@@ -110,6 +111,8 @@ void publish(const ChapterReport& report, const ChapterOptions& options) {
   std::cout << "\n\n" << report_text(report) << std::flush;
   if (!options.json.empty()) write_file_atomically("--json", options.json, report_json(report));
   if (!options.csv.empty()) write_file_atomically("--csv", options.csv, report_csv(report));
+  if (report.agreement && !report.agreement->within_bound())
+    throw std::runtime_error("the logits differ from the previous chapter's by more than rounding");
 }
 
 }  // namespace kv

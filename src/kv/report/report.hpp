@@ -36,6 +36,8 @@ std::string report_json(const ChapterReport& report);
 std::string report_csv(const ChapterReport& report);
 
 /// Prints the report and writes the files that --json and --csv ask for.
+///
+/// \throws std::runtime_error, after that, when the chapter does not agree with the previous one
 void publish(const ChapterReport& report, const ChapterOptions& options);
 
 }  // namespace kv
