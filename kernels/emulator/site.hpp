@@ -1,0 +1,12 @@
+// Where in a kernel's source something happens.
+#pragma once
+
+namespace kv::emulator {
+
+/// A position in a source file, as default arguments of the device functions capture it.
+struct Site {
+  const char* file = nullptr;
+  int line = 0;
+};
+
+}  // namespace kv::emulator

@@ -1,0 +1,47 @@
+// The program's own symbol table and line table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kv::emulator {
+
+/// A thread-local array of a kernel file: a static `__shared__` variable.
+struct SharedSymbol {
+  std::string name;        ///< without namespaces and function
+  std::size_t offset = 0;  ///< in the thread-local block of the program
+  std::size_t bytes = 0;
+};
+
+/// What the symbol table says about static shared memory.
+struct SharedSymbols {
+  std::vector<SharedSymbol> arrays;  ///< ordered by offset
+  std::size_t block_bytes = 0;       ///< the whole thread-local block
+  bool known = false;                ///< false: the program is stripped
+};
+
+/// Read once; without a symbol table there are no arrays.
+const SharedSymbols& shared_symbols();
+
+/// \return this thread's copy of the thread-local block, as an address
+std::uintptr_t thread_local_block();
+
+/// \return the demangled name of the function that starts at (or contains) `address`
+std::string function_name(const void* address);
+
+/// One call of a stack of inlined functions, innermost first.
+struct SourceLine {
+  std::string file;
+  int line = 0;
+};
+
+/// Asks addr2line for the source of an instruction; slow, so only for reports. Remembers answers.
+/// \return empty when there is no debug information or no addr2line
+std::vector<SourceLine> source_lines(std::uintptr_t address);
+
+/// \return whether the address lies in constants of the program
+bool is_program_constant(std::uintptr_t address);
+
+}  // namespace kv::emulator
