@@ -16,6 +16,9 @@ namespace {
 // Up to here each weight row is read once and multiplied with the rows of x in registers; beyond,
 // packing panels of weights pays (measured: the two meet at about this number of rows).
 constexpr std::int64_t kMaxDotRows = 8;
+// Multiplications below which the team is not worth waking: some 15 microseconds of work for one
+// thread, and a thread that the system holds up for longer than that would hold up the product.
+constexpr std::int64_t kMinShared = 150000;
 constexpr int kDotRows = 4;  // rows of x one pass over a weight row takes
 
 // What a storage format brings: a dot product for 1..kDotRows rows of x, and plain widening.
@@ -208,7 +211,13 @@ void multiply(std::span<const Product> products, const float* x, std::int64_t x_
       }
     }
   };
-  parallel(std::cref(work));
+  std::int64_t multiplications = 0;
+  for (const Product& p : products) multiplications += num_x * p.weight->num_rows * in.num_cols;
+  if (multiplications < kMinShared) {
+    work(0, 1);
+  } else {
+    parallel(std::cref(work));
+  }
 }
 
 }  // namespace kv
