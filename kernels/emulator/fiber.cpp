@@ -7,18 +7,7 @@
 #include <new>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define KV_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KV_ASAN 1
-#endif
-#endif
-
-#ifdef KV_ASAN
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
+#include "asan.hpp"
 
 namespace kv::emulator {
 

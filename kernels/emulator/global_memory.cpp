@@ -7,18 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "asan.hpp"
 #include "kv/check.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define KV_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KV_ASAN 1
-#endif
-#endif
-#ifdef KV_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
 
 namespace kv::emulator {
 namespace {

@@ -16,8 +16,8 @@ namespace {
 // Up to here each weight row is read once and multiplied with the rows of x in registers; beyond,
 // packing panels of weights pays (measured: the two meet at about this number of rows).
 constexpr std::int64_t kMaxDotRows = 8;
-// Multiplications below which the team is not worth waking: some 15 microseconds of work for one
-// thread, and a thread that the system holds up for longer than that would hold up the product.
+// Multiplications below which the team is not worth waking: a thread that the system holds up for
+// longer than the whole product takes would hold up the product.
 constexpr std::int64_t kMinShared = 150000;
 constexpr int kDotRows = 4;  // rows of x one pass over a weight row takes
 
