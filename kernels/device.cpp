@@ -23,6 +23,9 @@ class EmulatedDevice final : public Device {
            std::to_string(num_threads()) + (num_threads() == 1 ? " thread" : " threads");
   }
 
+  int num_multiprocessors() const override { return 4; }
+  int compute_capability() const override { return 80; }
+
   void* allocate(std::size_t bytes, std::source_location where) override {
     void* memory =
         emulator::allocate_global(bytes, {where.file_name(), static_cast<int>(where.line())});

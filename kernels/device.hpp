@@ -40,6 +40,11 @@ class Device {
   virtual Backend backend() const = 0;
   /// For the report: e.g. "NVIDIA H200", "emulator, 16 threads".
   virtual std::string description() const = 0;
+  /// How many CTAs run side by side is a multiple of this. The emulator pretends to have 4: enough
+  /// that decode is split, few enough that small tests fill them.
+  virtual int num_multiprocessors() const = 0;
+  /// 10 * major + minor of the GPU: which instructions it has. The emulator has those of 80.
+  virtual int compute_capability() const = 0;
 
   /// \return memory of the device; never null, and at least 256-byte aligned
   /// \throws std::runtime_error when there is none left

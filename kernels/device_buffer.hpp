@@ -57,6 +57,12 @@ class DeviceBuffer {
     if (size_ > 0) device_->copy_from_host(data_, values.data(), size_ * sizeof(T));
   }
 
+  /// Writes elements [first, first + values.size()).
+  void copy_into(std::size_t first, std::span<const T> values) {
+    require(first <= size_ && values.size() <= size_ - first, "values must fit behind `first`");
+    if (!values.empty()) device_->copy_from_host(data_ + first, values.data(), values.size_bytes());
+  }
+
   std::vector<T> to_host() const {
     std::vector<T> values(size_);
     if (size_ > 0) device_->copy_to_host(values.data(), data_, size_ * sizeof(T));
@@ -64,8 +70,12 @@ class DeviceBuffer {
   }
 
   /// Sets every byte: 0xff makes NaN of every floating-point format.
-  void fill_bytes(int byte) {
-    if (size_ > 0) device_->fill(data_, byte, size_ * sizeof(T));
+  void fill_bytes(int byte) { fill_bytes(byte, 0, size_); }
+
+  /// The same for elements [first, first + count).
+  void fill_bytes(int byte, std::size_t first, std::size_t count) {
+    require(first <= size_ && count <= size_ - first, "the elements must lie in the buffer");
+    if (count > 0) device_->fill(data_ + first, byte, count * sizeof(T));
   }
 
  private:

@@ -38,6 +38,22 @@ class GpuDevice final : public Device {
     return properties.name;
   }
 
+  int num_multiprocessors() const override {
+    int count = 0;
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0),
+          "cudaDeviceGetAttribute");
+    return count;
+  }
+
+  int compute_capability() const override {
+    int major = 0, minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+          "cudaDeviceGetAttribute");
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+          "cudaDeviceGetAttribute");
+    return 10 * major + minor;
+  }
+
   void* allocate(std::size_t bytes, std::source_location where) override {
     void* memory = nullptr;
     const std::string what = std::string(where.file_name()) + ":" + std::to_string(where.line()) +

@@ -54,31 +54,38 @@ __device__ inline void ldmatrix_x2_trans(unsigned (&r)[2], const void* row) {
                : "memory");
 }
 
-// Tensor cores take this shape from compute capability 8.0 on. Code for 7.5 that gets here stops.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define KV_PTX_NEEDS_80(statement) __trap()
-#else
-#define KV_PTX_NEEDS_80(statement) statement
-#endif
-
-/// d += a b for a [16, 16] and b [16, 8] in bf16, d in fp32, spread over the warp.
+/// d += a b for a [16, 16] and b [16, 8] in bf16, d in fp32, spread over the warp. From compute
+/// capability 8.0 on.
 __device__ inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4],
                                          const unsigned (&b)[2]) {
-  KV_PTX_NEEDS_80(asm volatile(
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  __trap();  // a launcher must not let it come to this
+#else
+  asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 
-/// The same in fp16.
+/// The same in fp16. Compute capability 7.5 has the half of it, m16n8k8: there it is two of them.
 __device__ inline void mma_m16n8k16_f16(float (&d)[4], const unsigned (&a)[4],
                                         const unsigned (&b)[2]) {
-  KV_PTX_NEEDS_80(asm volatile(
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  for (int i = 0; i < 2; ++i)
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[2 * i]), "r"(a[2 * i + 1]), "r"(b[i]));
+#else
+  asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 
 /// Starts a copy of 16 bytes, past the L1 cache, of which the first `valid_bytes` are read and the

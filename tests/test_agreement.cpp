@@ -110,3 +110,24 @@ TEST_CASE("agreement: the bound grows with depth, width, size and the cache's ro
   CHECK(kv::logits_atol(config, kv::DType::bf16, 10.0) ==
         Catch::Approx(192 * std::sqrt(8.0) * base));
 }
+
+TEST_CASE("agreement: 16-bit products of one side widen the bound by their rounding",
+          "[agreement]") {
+  const kv::ModelConfig config = shape();
+  const auto wider = [&](kv::DType products, double largest) {
+    return kv::logits_atol(config, kv::DType::f32, largest, products) -
+           kv::logits_atol(config, kv::DType::f32, largest);
+  };
+  CHECK(wider(kv::DType::f32, 10.0) == 0.0);
+  // 2 layers, q and the weights rounded in each: sqrt(4) half steps of the largest logit.
+  CHECK(wider(kv::DType::f16, 10.0) == Catch::Approx(10 * 2 * 0x1p-11));
+  CHECK(wider(kv::DType::bf16, 10.0) == Catch::Approx(10 * 2 * 0x1p-8));
+  CHECK(wider(kv::DType::bf16, 0.1) == Catch::Approx(2 * 0x1p-8));
+
+  const auto run = run_with_logits({{0, 1, 5}});
+  const auto previous = [](std::span<const kv::TokenId>, kv::Work*) {
+    return std::vector<float>{0, 1.02f, 5};
+  };
+  CHECK(!kv::compare(run, config, kv::DType::f32, previous).within_bound());
+  CHECK(kv::compare(run, config, kv::DType::f32, previous, kv::DType::bf16).within_bound());
+}

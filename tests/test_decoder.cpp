@@ -384,3 +384,41 @@ TEST_CASE("decoder: 16-bit caches stay within the bound of their rounding", "[de
     CHECK(logits != exact);  // the format is really used
   }
 }
+
+TEST_CASE("forward: attention of the caller's gets all sequences at once, layer by layer",
+          "[decoder]") {
+  const kv::Model model = kv_test::random_model({.num_layers = 3});
+  kv::ContiguousCache a(model.config, 8), b(model.config, 8);
+  const auto tokens = random_tokens(5, model.config.vocab_size, 1);
+  const std::span<const kv::TokenId> all(tokens);
+  const std::vector<kv::BatchItem> batch = {{&a, all.first(3)}, {&b, all.last(2)}};
+  std::vector<int> layers;
+  const kv::Attention attention = [&](std::span<const kv::AttentionItem> items,
+                                      const kv::HeadConfig& heads, int layer, float scale) {
+    layers.push_back(layer);
+    REQUIRE(items.size() == 2);
+    CHECK(items[0].state == &a);
+    CHECK(items[0].q_len == 3);
+    CHECK(items[1].state == &b);
+    CHECK(items[1].q_len == 2);
+    CHECK(scale == 1.0f / std::sqrt(static_cast<float>(heads.head_dim)));
+    // The new rows are there already.
+    CHECK(items[0].state->spans(layer, 0).at(0).num_rows == 3);
+    kv::attend(items, heads, layer, scale);
+  };
+  const kv::RowMajor logits = kv::forward(model, batch, nullptr, attention);
+  CHECK(layers == std::vector<int>{0, 1, 2});
+
+  kv::ContiguousCache alone(model.config, 8);
+  const auto expected = kv::forward(model, alone, all.first(3));
+  require_close(row(logits, 0), expected,
+                kv::logits_atol(model.config, kv::DType::f32, max_abs(expected)));
+  // What it writes is what the rest of the layer takes.
+  kv::ContiguousCache c(model.config, 8), d(model.config, 8);
+  const auto blind = [](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads, int,
+                        float) {
+    for (const kv::AttentionItem& item : items)
+      std::fill_n(item.out, item.q_len * heads.q_dim(), 0.0f);
+  };
+  CHECK(kv::prefill(model, c, all, 2, nullptr, blind) != kv::prefill(model, d, all, 2));
+}

@@ -14,9 +14,9 @@ num_failed=0 num_passed=0 case_name=""
 begin() {  # NAME OS_ID OS_VERSION
   case_name=$1
   rm -rf "${work:?}"/*
-  mkdir -p "$work/repo/chapters/00_model" "$work/repo/chapters/01_recompute" "$work/bin"
+  mkdir -p "$work/repo/chapters/"{00_model,01_recompute,03_flash_attention} "$work/bin"
   cp "$source_dir/kv" "$work/repo/kv"
-  touch "$work/repo/CMakePresets.json" "$work/repo/chapters/"{00_model,01_recompute}/main.cpp
+  touch "$work/repo/CMakePresets.json" "$work/repo/chapters/"{00_model,01_recompute,03_flash_attention}/main.cpp
   printf 'ID=%s\nVERSION_ID="%s"\n' "$2" "$3" >"$work/os-release"
   local tool
   for tool in bash basename cat cp cut dirname grep head mkdir chmod touch sed sort tail tee env uname; do
@@ -40,6 +40,7 @@ everything_there() {
   fake dpkg-query 'echo "installed 9.9"'
   fake ninja 'exit 0'
   fake pkg-config 'exit 0'
+  fake addr2line 'exit 0'
   fake clang++-19 'echo 19.1.7'
   fake cmake '
     echo "cmake $*" >>"$WORK/calls"
@@ -48,7 +49,7 @@ everything_there() {
     touch build/default/build.ninja
     printf "%s\n" "CMAKE_CXX_COMPILER:STRING=$(command -v $CXX)" \
       "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >build/default/CMakeCache.txt
-    for name in 00_model 01_recompute; do
+    for name in 00_model 01_recompute 03_flash_attention; do
       cp "$WORK/chapter" build/default/bin/$name
     done'
   printf '#!%s\necho "${0##*/} got:$*"\n' "$bash_path" >"$work/chapter"
@@ -58,6 +59,7 @@ everything_there() {
 
 run_kv() {  # ARGUMENTS...; sets output and status
   output=$(cd "$work" && env -i PATH="$work/bin" WORK="$work" KV_OS_RELEASE="$work/os-release" \
+    KV_TOOLKIT="$work/no-toolkit" \
     ${CXX_FOR_KV:+CXX="$CXX_FOR_KV"} bash repo/kv "$@" </dev/null 2>&1)
   status=$?
 }
@@ -80,10 +82,10 @@ ends_with() { [ "$status" -eq "$1" ]; }
 begin "alone it prints its verbs" debian 12
 run_kv
 check "status 0" ends_with 0
-for word in "run " "test " "bench " "model NAME"; do check "lists $word" says "$word"; done
+for word in "run " "test " "bench " "sass " "model NAME"; do check "lists $word" says "$word"; done
 
 begin "what it does not know it refuses" debian 12
-for words in "frobnicate" "run --bogus" "run --prompt" "run extra" "test --prompt x" "bench --fast" \
+for words in "frobnicate" "run --bogus" "run --prompt" "run extra" "test --prompt x" "bench --fast" "sass --fast" "sass --arch" "sass sm_90" \
   "model" "model gpt9" "model smollm2 --force" "run --json x"; do
   # shellcheck disable=SC2086
   run_kv $words
@@ -113,7 +115,7 @@ for system in "debian 13" "ubuntu 24.04"; do
   begin "a bare $system" $system
   run_kv test
   check "status 2" ends_with 2
-  check "plain names" says "ninja-build pkg-config libeigen3-dev libfmt-dev libcli11-dev libpcre2-dev catch2 clang"
+  check "plain names" says "ninja-build pkg-config libeigen3-dev libfmt-dev libcli11-dev libpcre2-dev libboost-context-dev binutils catch2 clang"
 done
 
 begin "not root, no sudo" debian 13
@@ -147,6 +149,7 @@ run_kv run --yes
 check "status 2" ends_with 2
 check "names Fedora's packages" says "dnf install"
 check "names Homebrew's packages" says "brew install"
+check "with Boost for the kernels" says "boost-devel binutils"
 check "does not call apt" silent_on "apt-get"
 
 begin "Ubuntu 22.04 is too old" ubuntu 22.04
@@ -167,6 +170,59 @@ check "no options by default" says "01_recompute got:"
 fake my-compiler 'exit 0'
 CXX_FOR_KV=my-compiler run_kv run
 check "CXX wins and configures afresh" grep -q -- "--preset default --fresh" "$work/calls"
+
+begin "the step of the kernels" debian 13
+everything_there
+run_kv run --step 3 --device checked --step=4
+check "status 0" ends_with 0
+check "goes to chapters with kernels" says "03_flash_attention got:--device checked --step 3 --step=4"
+check "and to no others" says "01_recompute got:--device checked
+"
+run_kv run --step
+check "needs a value" ends_with 2
+
+begin "an unknown system without Boost.Context" slackware 15
+everything_there
+fake dpkg-query 'exit 1'
+rm "$work/bin/apt-get"
+run_kv run --tokens 3
+rm "$work/repo/build/default/bin/03_flash_attention"
+run_kv run --tokens 3
+check "status 0" ends_with 0
+check "runs the chapters without kernels" says "01_recompute got:--tokens 3"
+check "says that the others are skipped, and why" says "skipped: its kernels need Boost.Context"
+
+begin "Boost.Context that came after the build folder" debian 13
+everything_there
+run_kv run
+echo "Boost_DIR:PATH=Boost_DIR-NOTFOUND" >>"$work/repo/build/default/CMakeCache.txt"
+run_kv run
+check "configures afresh" grep -q -- "--preset default --fresh" "$work/calls"
+
+begin "machine code without a toolkit" debian 13
+everything_there
+run_kv sass
+check "status 2" ends_with 2
+check "says what is missing" says "there is no nvcc"
+check "builds nothing" silent_on "build: "
+
+begin "machine code with a toolkit" debian 13
+everything_there
+fake nvcc 'exit 0'
+run_kv sass --arch sm_90 --kernel tiled --json out.json --check
+cp "$work/chapter" "$work/repo/build/default/bin/kernel_report"
+run_kv sass --arch sm_90 --kernel tiled --json out.json --check
+check "status 0" ends_with 0
+check "builds them" grep -q -- "--target sass" "$work/calls"
+check "passes the options on" says "kernel_report got:--arch sm_90 --kernel tiled --json out.json --check"
+
+begin "a toolkit that came after the build folder" debian 13
+everything_there
+fake nvcc 'exit 0'
+run_kv run
+echo "KV_NVCC:FILEPATH=KV_NVCC-NOTFOUND" >>"$work/repo/build/default/CMakeCache.txt"
+run_kv sass
+check "configures afresh" grep -q -- "--preset default --fresh" "$work/calls"
 
 begin "a chapter that fails" debian 13
 everything_there

@@ -249,7 +249,7 @@ TEST_CASE("roofline: decode is bound by memory at batch 1, prefill by arithmetic
   CHECK(decode.kv_bytes == 1'073'741'824);
   CHECK_THAT(prefill.flops,
              WithinRel(2 * params * 8192 + 4.0 * 32 * 32 * 128 * 8192 * 8193 / 2, 1e-12));
-  for (const kv::Device& device : kv::published_devices()) {
+  for (const kv::Machine& device : kv::published_devices()) {
     INFO(device.name);
     CHECK(kv::place(decode, device).memory_bound);
     CHECK_FALSE(kv::place(prefill, device).memory_bound);
@@ -289,7 +289,7 @@ TEST_CASE("roofline: windows and latents are counted as they are read", "[cost]"
 }
 
 TEST_CASE("roofline: what fits is what is left beside the weights", "[cost]") {
-  const kv::Device& h100 = kv::published_device("h100");
+  const kv::Machine& h100 = kv::published_device("h100");
   CHECK(kv::sequences_that_fit(h100, 79'000'000'000, 300'000'000) == 3);
   CHECK(kv::sequences_that_fit(h100, 79'000'000'000, 1'000'000'000) == 1);
   CHECK(kv::sequences_that_fit(h100, 79'000'000'000, 1'000'000'001) == 0);
@@ -305,7 +305,7 @@ TEST_CASE("roofline: what fits is what is left beside the weights", "[cost]") {
 }
 
 TEST_CASE("roofline: this machine's measurement is possible", "[cost]") {
-  const kv::Device machine = kv::measure_this_machine();
+  const kv::Machine machine = kv::measure_this_machine();
   CHECK(machine.memory_bytes > 64e6);
   CHECK(machine.bytes_per_second > 1e8);
   CHECK(machine.bytes_per_second < 1e14);  // faster than any memory: the reads were left out

@@ -166,6 +166,19 @@ TEST_CASE("plots: points that cannot be shown are left out and interrupt the lin
   CHECK_NOTHROW(kv::to_terminal(plot));
 }
 
+TEST_CASE("SVG: several plots lie below one another in one picture", "[plot]") {
+  const kv::Plot plots[] = {example(), example(), example()};
+  const std::string one = kv::to_svg(plots[0], 400, 300), all = kv::to_svg(plots, 400, 300);
+  CHECK_THAT(one, ContainsSubstring("height=\"300\""));
+  CHECK_THAT(all, ContainsSubstring("viewBox=\"0 0 400 900\""));
+  CHECK_THAT(all, ContainsSubstring("translate(0 300)\">"));
+  CHECK_THAT(all, ContainsSubstring("translate(0 600)\">"));
+  CHECK(count(all, "<svg") == 1);
+  CHECK(count(all, "<title>") == 3 * count(one, "<title>"));
+  CHECK(well_formed(all));
+  CHECK_THROWS_AS(kv::to_svg(std::span<const kv::Plot>(), 300, 200), std::invalid_argument);
+}
+
 TEST_CASE("plots: no data gives empty axes, uneven data is refused", "[plot]") {
   kv::Plot plot;
   plot.series = {{"nothing", {}, {}, true, true, {}}, {"only NaN", {1}, {NAN}, true, true, {}}};

@@ -1,96 +1,16 @@
 // The programs as a person meets them: what they print, write and refuse.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "support/programs.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
-namespace fs = std::filesystem;
-
-namespace {
-
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string slurp(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// A folder of this process's own: ctest runs cases side by side.
-fs::path scratch() {
-  const fs::path folder = fs::path(KV_BINARY_DIR) / "test_programs" / std::to_string(::getpid());
-  fs::create_directories(folder);
-  return folder;
-}
-
-Outcome run(const std::string& program, const std::string& arguments) {
-  const std::string errors = (scratch() / "stderr").string();
-  const std::string command =
-      std::string(KV_BINARY_DIR) + "/bin/" + program + " " + arguments + " 2>" + errors;
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::array<char, 4096> buffer;
-  while (const std::size_t count = fread(buffer.data(), 1, buffer.size(), pipe))
-    outcome.out.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
-  outcome.err = slurp(errors);
-  return outcome;
-}
-
-// The report without its last three lines, which are times.
-std::string deterministic_report(const std::string& out) {
-  const std::size_t begin = out.find("--- report");
-  const std::size_t end = out.find("TTFT", begin);
-  REQUIRE(begin != std::string::npos);
-  REQUIRE(end != std::string::npos);
-  return out.substr(begin, end - begin);
-}
-
-// What stands before the first section: prompt and continuation.
-std::string text_of(const std::string& out) {
-  const std::size_t end = std::min(
-      {out.find("\n\nWork up to"), out.find("\n\nCost of one"), out.find("\n\n--- report")});
-  REQUIRE(end != std::string::npos);
-  return out.substr(0, end);
-}
-
-// The value of a top-level key, as it is written.
-std::string json_value(const std::string& json, const std::string& key) {
-  const std::size_t at = json.find("\"" + key + "\": ");
-  REQUIRE(at != std::string::npos);
-  const std::size_t begin = at + key.size() + 4;
-  return json.substr(begin, json.find_first_of(json[begin] == '[' ? "]" : "\n", begin) - begin);
-}
-
-void expect_refusal(const std::string& program, const std::string& arguments,
-                    const std::string& names) {
-  INFO(program << " " << arguments);
-  const Outcome outcome = run(program, arguments);
-  CHECK(outcome.status == 2);
-  INFO("stderr: " << outcome.err);
-  CHECK_THAT(outcome.err, StartsWith(program + ": "));
-  CHECK_THAT(outcome.err, ContainsSubstring(names));
-  // One line, and it is the last character that ends it.
-  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
-}
-
-}  // namespace
+using namespace kv_test;
 
 TEST_CASE("programs: chapters 1 and 2 write the same text and the same report lines",
           "[programs]") {
@@ -163,6 +83,23 @@ TEST_CASE("programs: a full context is a clean stop with a reason", "[programs]"
   CHECK_THAT(outcome.out, ContainsSubstring("2 prompt + 18 output"));
 }
 
+TEST_CASE("programs: chapters without kernels take any device, run on the cpu and say so",
+          "[programs]") {
+  const std::string program =
+      GENERATE(std::string("00_model"), std::string("01_recompute"), std::string("02_kv_cache"));
+  for (const std::string device : {"auto", "cpu", "emulated", "checked", "gpu"}) {
+    const Outcome outcome = run(program, "--tokens 2 --device " + device);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("device"));
+    CHECK_THAT(outcome.out, ContainsSubstring("cpu"));
+    if (device == "auto" || device == "cpu")
+      CHECK(outcome.err.empty());
+    else
+      CHECK(outcome.err == program + ": note: --device " + device +
+                               ": this chapter has no kernels and runs on the cpu\n");
+  }
+}
+
 TEST_CASE("programs: chapter 0 has no report to write and says so", "[programs]") {
   expect_refusal("00_model", "--json " + (scratch() / "x.json").string(), "--json");
 }
@@ -194,6 +131,8 @@ TEST_CASE("programs: bad input ends with one line that names it, and status 2", 
   for (const std::string name : {"int3", "2", "30", "0", "BF16", "''"})
     expect_refusal(program, "--kv-dtype " + name, "--kv-dtype");
   expect_refusal(program, "--seed -1", "--seed");
+  for (const std::string name : {"tpu", "GPU", "''", "0"})
+    expect_refusal(program, "--device " + name, "--device");
   expect_refusal(program, "--tokens 1 >/dev/full", "standard output");
   expect_refusal(program, "--json /no/such/folder/x.json --tokens 1", "--json");
   expect_refusal(program, "--csv / --tokens 1", "--csv");

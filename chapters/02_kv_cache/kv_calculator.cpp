@@ -86,13 +86,13 @@ void run(const Options& o) {
   }
   if (o.json) kv::check_writable("--json", *o.json);
   if (o.svg) kv::check_writable("--svg", *o.svg);
-  std::vector<kv::Device> gpus(kv::published_devices().begin(), kv::published_devices().end());
+  std::vector<kv::Machine> gpus(kv::published_devices().begin(), kv::published_devices().end());
   if (!o.gpu.empty()) gpus = {for_option("--gpu", [&] { return kv::published_device(o.gpu); })};
   const kv::CostReport report = work_out(o);
 
-  std::optional<kv::Device> measured;
+  std::optional<kv::Machine> measured;
   if (o.measure) measured = kv::measure_this_machine();
-  const kv::Device* machine = measured ? &*measured : nullptr;
+  const kv::Machine* machine = measured ? &*measured : nullptr;
 
   std::cout << kv::cost_text(report, gpus, machine);
   const kv::Plot plot = kv::roofline_plot(report, gpus, machine);

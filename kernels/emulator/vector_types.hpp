@@ -20,6 +20,13 @@ namespace kv::emulator {
 /// small loads of one whose parts are used one by one.
 template <typename Whole>
 KV_EMULATOR_INLINE Whole in_one_piece(Whole whole) {
+  if constexpr (sizeof(Whole) == 8) {  // clang puts vectors of 8 bytes into no vector register
+    auto bits = __builtin_bit_cast(std::uint64_t, whole);
+#ifdef KV_EMULATOR_CHECKED
+    asm("" : "+r"(bits));
+#endif
+    return __builtin_bit_cast(Whole, bits);
+  }
 #if defined(KV_EMULATOR_CHECKED) && defined(__x86_64__)
   asm("" : "+x"(whole));
 #elif defined(KV_EMULATOR_CHECKED) && defined(__aarch64__)

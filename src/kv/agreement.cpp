@@ -8,20 +8,32 @@
 
 namespace kv {
 
-double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_logit) {
+namespace {
+
+// Half the distance of two neighbouring numbers near 1; 0 for fp32, which is not rounded to.
+double half_step(DType dtype) {
+  if (dtype == DType::f16) return 0x1p-11;
+  if (dtype == DType::bf16) return 0x1p-8;
+  return 0.0;
+}
+
+}  // namespace
+
+double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_logit,
+                   DType product_dtype) {
   constexpr double kEps = 0x1p-23;
-  double eps = kEps;
-  if (kv_dtype == DType::f16) eps = 3.0 * std::sqrt(kEps * 0x1p-11);
-  if (kv_dtype == DType::bf16) eps = 3.0 * std::sqrt(kEps * 0x1p-8);
+  const double eps = kv_dtype == DType::f32 ? kEps : 3.0 * std::sqrt(kEps * half_step(kv_dtype));
   const double longest_sum =
       std::max({config.d_model, config.ffn_dim, config.heads.q_dim(), config.heads.head_dim});
   const double num_products = 4.0 * config.num_layers + 1.0;
-  return kLogitsFactor * eps * std::sqrt(longest_sum) * std::sqrt(num_products) *
-         std::max(1.0, max_abs_logit);
+  const double sums = kLogitsFactor * eps * std::sqrt(longest_sum) * std::sqrt(num_products);
+  const double products =
+      kProductsFactor * half_step(product_dtype) * std::sqrt(2.0 * config.num_layers);
+  return (sums + products) * std::max(1.0, max_abs_logit);
 }
 
 Agreement compare(const Generation& run, const ModelConfig& config, KvDType kv_dtype,
-                  const PreviousMethod& previous) {
+                  const PreviousMethod& previous, DType product_dtype) {
   std::vector<TokenId> tokens = run.prompt;
   tokens.insert(tokens.end(), run.output.begin(), run.output.end());
   const auto total = std::count_if(run.steps.begin(), run.steps.end(),
@@ -56,7 +68,7 @@ Agreement compare(const Generation& run, const ModelConfig& config, KvDType kv_d
     agreement.steps.push_back(both);
     progress.update(static_cast<std::int64_t>(agreement.steps.size()));
   }
-  agreement.bound = logits_atol(config, kv_dtype, max_abs_logit);
+  agreement.bound = logits_atol(config, kv_dtype, max_abs_logit, product_dtype);
   return agreement;
 }
 

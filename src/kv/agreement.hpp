@@ -37,8 +37,9 @@ struct Agreement {
   bool within_bound() const { return max_logit_difference <= bound; }
 };
 
-/// The factor of logits_atol.
+/// The factors of logits_atol.
 inline constexpr double kLogitsFactor = 0.5;
+inline constexpr double kProductsFactor = 1.0;
 
 /// Largest difference of two logits that should be equal but were summed in another order.
 ///
@@ -51,11 +52,18 @@ inline constexpr double kLogitsFactor = 0.5;
 /// probability of about eps / half_step, and then changes it by a whole step; the mean square of
 /// both together is that of one error of sqrt(eps * half_step). Three times that takes the place of
 /// eps (measured: docs/tolerances.md).
+/// Attention on tensor cores also rounds q and the weights of V to 16 bit, on one side of the
+/// comparison only: two relative errors of half a step in each layer, which add like their squares
+/// to half_step * sqrt(2 * num_layers), in units of the largest logit. That times kProductsFactor,
+/// three times the largest ratio measured, is added.
 ///
 /// \param config        the model's shape
 /// \param kv_dtype      format of the cached K and V
 /// \param max_abs_logit largest |logit| of the step
-double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_logit);
+/// \param product_dtype format that one side rounds q and the weights to before it multiplies;
+///                      fp32: it does not
+double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_logit,
+                   DType product_dtype = DType::f32);
 
 /// Runs the previous chapter's method on the prefixes of every step whose logits were kept; shows
 /// its progress on a terminal.
@@ -64,7 +72,8 @@ double logits_atol(const ModelConfig& config, KvDType kv_dtype, double max_abs_l
 /// \param config   the model's shape
 /// \param kv_dtype format of the cached K and V
 /// \param previous the previous chapter
+/// \param product_dtype as for logits_atol()
 Agreement compare(const Generation& run, const ModelConfig& config, KvDType kv_dtype,
-                  const PreviousMethod& previous);
+                  const PreviousMethod& previous, DType product_dtype = DType::f32);
 
 }  // namespace kv

@@ -7,7 +7,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "kv/attention/over_spans.hpp"
 #include "kv/model/dequantize.hpp"
 #include "kv/model/matmul.hpp"
 #include "kv/model/ops.hpp"
@@ -102,7 +101,7 @@ void count_attention(const Segment& segment, const HeadConfig& heads, int layer,
 
 //! [layer]
 void run_layer(const Model& model, int l, std::span<const Segment> segments, const RopeTable& rope,
-               Buffers& b, Work& work) {
+               const Attention& attention, Buffers& b, Work& work) {
   const ModelConfig& c = model.config;
   const LayerWeights& w = model.layers[l];
   const std::int64_t num_rows = b.x.rows();
@@ -125,7 +124,7 @@ void run_layer(const Model& model, int l, std::span<const Segment> segments, con
     items.push_back({b.q.row(s.first_row).data(), b.q.outerStride(), s.num_rows, s.state,
                      b.attended.row(s.first_row).data(), nullptr});
   }
-  attend(items, c.heads, l, 1.0f / std::sqrt(static_cast<float>(c.heads.head_dim)));
+  attention(items, c.heads, l, 1.0f / std::sqrt(static_cast<float>(c.heads.head_dim)));
   product({{&w.o, &b.delta}}, b.attended);
 
   // Feed-forward: x += attention; norm -> silu(gate) * up -> down; x += that.
@@ -144,7 +143,7 @@ void run_layer(const Model& model, int l, std::span<const Segment> segments, con
 
 // Runs every layer; returns the residual stream of all rows.
 RowMajor run_layers(const Model& model, std::span<const BatchItem> batch,
-                    std::vector<Segment>& segments, Work* work) {
+                    std::vector<Segment>& segments, Work* work, const Attention& attention) {
   const ModelConfig& c = model.config;
   const std::int64_t num_rows = check_batch(model, batch, segments);
   Buffers b(c, num_rows);
@@ -162,7 +161,7 @@ RowMajor run_layers(const Model& model, std::span<const BatchItem> batch,
 
   Work pass;
   pass.rows = num_rows;
-  for (int l = 0; l < c.num_layers; ++l) run_layer(model, l, segments, rope, b, pass);
+  for (int l = 0; l < c.num_layers; ++l) run_layer(model, l, segments, rope, attention, b, pass);
   for (const Segment& s : segments) {
     const std::int64_t before = s.state->bytes_in_use();
     s.state->commit(s.num_rows);
@@ -192,9 +191,10 @@ Work& operator+=(Work& total, const Work& part) {
   return total;
 }
 
-RowMajor forward(const Model& model, std::span<const BatchItem> batch, Work* work) {
+RowMajor forward(const Model& model, std::span<const BatchItem> batch, Work* work,
+                 const Attention& attention) {
   std::vector<Segment> segments;
-  const RowMajor x = run_layers(model, batch, segments, work);
+  const RowMajor x = run_layers(model, batch, segments, work, attention);
   RowMajor last(batch.size(), model.config.d_model);
   for (std::size_t i = 0; i < segments.size(); ++i)
     last.row(i) = x.row(segments[i].first_row + segments[i].num_rows - 1);
@@ -202,17 +202,18 @@ RowMajor forward(const Model& model, std::span<const BatchItem> batch, Work* wor
 }
 
 std::vector<float> forward(const Model& model, SequenceState& state,
-                           std::span<const TokenId> tokens, Work* work) {
+                           std::span<const TokenId> tokens, Work* work,
+                           const Attention& attention) {
   const BatchItem item{&state, tokens};
-  const RowMajor logits = forward(model, {&item, 1}, work);
+  const RowMajor logits = forward(model, {&item, 1}, work, attention);
   return {logits.data(), logits.data() + logits.size()};
 }
 
 RowMajor forward_all(const Model& model, SequenceState& state, std::span<const TokenId> tokens,
-                     Work* work) {
+                     Work* work, const Attention& attention) {
   const BatchItem item{&state, tokens};
   std::vector<Segment> segments;
-  RowMajor x = run_layers(model, {&item, 1}, segments, work);
+  RowMajor x = run_layers(model, {&item, 1}, segments, work, attention);
   return logits_of(model, x);
 }
 

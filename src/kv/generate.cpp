@@ -110,13 +110,14 @@ Generation GenerationRun::finish() {
 }
 
 std::vector<float> prefill(const Model& model, SequenceState& state,
-                           std::span<const TokenId> tokens, std::int64_t chunk, Work* work) {
+                           std::span<const TokenId> tokens, std::int64_t chunk, Work* work,
+                           const Attention& attention) {
   require(!tokens.empty() && chunk >= 1, "prefill needs tokens and a chunk of at least one row");
   const auto chunk_len = static_cast<std::size_t>(chunk);
   std::vector<float> logits;
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min(tokens.size(), chunk_len));
-    logits = forward(model, state, part, work);
+    logits = forward(model, state, part, work, attention);
     tokens = tokens.subspan(part.size());
   }
   return logits;

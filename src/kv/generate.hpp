@@ -106,10 +106,11 @@ class GenerationRun {
 /// Runs a prompt through the model in chunks, so that working memory does not grow with it.
 ///
 /// \param chunk rows per pass, at least 1
+/// \param attention as in forward()
 /// \return logits [vocab_size] after the last token
 std::vector<float> prefill(const Model& model, SequenceState& state,
                            std::span<const TokenId> tokens, std::int64_t chunk,
-                           Work* work = nullptr);
+                           Work* work = nullptr, const Attention& attention = attend);
 
 /// The method of chapter 1: the whole prefix through the model, from nothing.
 /// \return logits [vocab_size] after the last token

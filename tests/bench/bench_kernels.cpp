@@ -1,8 +1,9 @@
 // How fast the CPU kernels are, as shares of what this machine can do, measured in the same run.
 //
-// The two limits are a plain read of memory and a loop of fused multiply-adds in registers. Every
-// kernel is measured in turn with its limit, several times, and the medians are compared: on a
-// machine that others use as well, only ratios of interleaved runs mean anything.
+// The two limits are a plain read of memory and a loop of fused multiply-adds in registers. (A
+// plain read goes from one end to the other; kernels that read in several places at once can exceed
+// it.) Every kernel is measured in turn with its limit, several times, and the medians are
+// compared: on a machine that others use as well, only ratios of interleaved runs mean anything.
 //
 // Run: build/default/bin/bench_kernels --threads 2 --rounds 7
 // With --processor-time the clock is the processor time of all threads divided by their number:

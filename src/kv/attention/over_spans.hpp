@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "kv/cache/sequence_state.hpp"
@@ -32,5 +33,11 @@ struct AttentionItem {
 /// Source: Milakov & Gimelshein 2018; Dao et al. 2022 (tiles); the split over keys is
 /// Flash-Decoding.
 void attend(std::span<const AttentionItem> items, const HeadConfig& heads, int layer, float scale);
+
+/// Any way to compute what attend() does: another device, or a state with attention of its own. It
+/// gets all sequences of a pass at once, so that a batch can be one launch; the items' states must
+/// be of the kind that it reads.
+using Attention = std::function<void(std::span<const AttentionItem> items, const HeadConfig& heads,
+                                     int layer, float scale)>;
 
 }  // namespace kv

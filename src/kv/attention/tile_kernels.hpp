@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 
@@ -18,31 +19,29 @@ namespace kv {
 /// to vectorise over. Source: measured (64 in most published kernels as well).
 inline constexpr int kTileKeys = 64;
 
-/// Asks for the cache lines of one row of K or V that will be needed soon.
-///
-/// \param row null: ask for nothing
-inline void prefetch_row(const std::byte* row, std::int64_t bytes) {
+/// Asks for rows of K or V that are read a tile later. Into the second-level cache: the first one
+/// cannot hold a tile.
+inline void prefetch_row(const void* row, std::int64_t bytes) {
   constexpr std::int64_t kLine = 64;
-  if (row == nullptr) return;
-  for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
+  for (std::int64_t at = 0; at < bytes; at += kLine)
+    __builtin_prefetch(static_cast<const char*>(row) + at, 0, 2);
 }
 
-/// scores[r, j] += sum_d q[r, d] * k[j, d] over the columns [first, head_dim) that fill no vector.
+/// scores[r, j] += sum_d q[r, d] * k[j][d] over the columns [first, head_dim) that fill no vector.
 /// Apart, so that the common case stays small enough to be inlined and keeps its sums in registers.
 template <class T>
-[[gnu::noinline]] void add_score_tails(const float* q, int first, int head_dim, const T* k,
-                                       std::int64_t k_stride, int num_rows, int num_keys,
-                                       float* scores) {
+[[gnu::noinline]] void add_score_tails(const float* q, int first, int head_dim, const T* const* k,
+                                       int num_rows, int num_keys, float* scores) {
   for (int r = 0; r < num_rows; ++r)
     for (int j = 0; j < num_keys; ++j)
       for (int d = first; d < head_dim; ++d)
         scores[r * kTileKeys + j] +=
-            q[static_cast<std::int64_t>(r) * head_dim + d] * to_float(k[j * k_stride + d]);
+            q[static_cast<std::int64_t>(r) * head_dim + d] * to_float(k[j][d]);
 }
 
-/// scores[r, j] = sum_d q[r, d] * k[j, d] for kRows rows and kKeys keys, each sum in lanes along d.
-template <int kRows, int kKeys, class T>
-inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k_stride,
+/// scores[r, j] = sum_d q[r, d] * k[j][d] for kRows rows and kKeys keys, each sum in lanes along d.
+template <int kRows, std::size_t kKeys, class T>
+inline void score_block(const float* q, int head_dim, const std::array<const T*, kKeys>& k,
                         float* scores) {
   using simd::kWidth;
   simd::Vec sum[kRows][kKeys] = {};
@@ -51,8 +50,8 @@ inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k
     simd::Vec q_d[kRows];
     for (int r = 0; r < kRows; ++r)
       q_d[r] = simd::load(q + static_cast<std::int64_t>(r) * head_dim + d);
-    for (int j = 0; j < kKeys; ++j) {
-      const simd::Vec k_d = simd::load(k + j * k_stride + d);
+    for (std::size_t j = 0; j < kKeys; ++j) {
+      const simd::Vec k_d = simd::load(k[j] + d);
       for (int r = 0; r < kRows; ++r) sum[r][j] += q_d[r] * k_d;
     }
   }
@@ -62,107 +61,103 @@ inline void score_block(const float* q, int head_dim, const T* k, std::int64_t k
       const simd::Vec4 four = simd::sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
       std::memcpy(out, &four, sizeof four);
     } else {
-      for (int j = 0; j < kKeys; ++j) out[j] = simd::sum(sum[r][j]);
+      for (std::size_t j = 0; j < kKeys; ++j) out[j] = simd::sum(sum[r][j]);
     }
   }
-  if (d < head_dim) add_score_tails(q, d, head_dim, k, k_stride, kRows, kKeys, scores);
+  if (d < head_dim) add_score_tails(q, d, head_dim, k.data(), kRows, kKeys, scores);
 }
 
-/// scores [kRows of kTileKeys], columns [0, num_keys): K rows are read where they lie.
-template <int kRows, class T>
-inline void score_keys(const float* q, int head_dim, const T* k, std::int64_t k_stride,
-                       const std::byte* ahead, int num_keys, float* scores) {
-  const std::int64_t size = sizeof(T);
-  int j = 0;
-  for (; j + 4 <= num_keys; j += 4) {
-    for (int i = j; i < j + 4 && ahead != nullptr; ++i)
-      prefetch_row(ahead + i * k_stride * size, head_dim * size);
-    score_block<kRows, 4>(q, head_dim, k + j * k_stride, k_stride, scores + j);
-  }
-  for (; j < num_keys; ++j)
-    score_block<kRows, 1>(q, head_dim, k + j * k_stride, k_stride, scores + j);
-}
-
-/// The same for any number of rows, three at a time (3 x 4 sums fit 16 registers).
+/// score_block for any number of rows, three at a time (3 x 4 sums fit 16 registers).
 ///
-/// \param ahead row of K or V that will be needed some keys later than the first row of k, its
-///              neighbours at the same distances; null: unknown
-template <class T>
-inline void score_rows(const float* q, std::int64_t num_rows, int head_dim, const T* k,
-                       std::int64_t k_stride, const std::byte* ahead, int num_keys, float* scores) {
-  for (std::int64_t r = 0; r < num_rows; r += 3, ahead = nullptr) {
+/// \param q      [num_rows, head_dim]
+/// \param k      a row each
+/// \param ahead  rows that will be read later, asked for meanwhile
+/// \param scores [num_rows, kTileKeys], columns [0, kKeys) are written
+template <std::size_t kKeys, class T>
+inline void score_rows(const float* q, std::int64_t num_rows, int head_dim,
+                       const std::array<const T*, kKeys>& k,
+                       const std::array<const T*, kKeys>& ahead, float* scores) {
+  for (const T* row : ahead) prefetch_row(row, head_dim * std::int64_t{sizeof(T)});
+  for (std::int64_t r = 0; r < num_rows; r += 3) {
     const float* q_r = q + r * head_dim;
     float* scores_r = scores + r * kTileKeys;
     if (num_rows - r >= 3) {
-      score_keys<3>(q_r, head_dim, k, k_stride, ahead, num_keys, scores_r);
+      score_block<3>(q_r, head_dim, k, scores_r);
     } else if (num_rows - r == 2) {
-      score_keys<2>(q_r, head_dim, k, k_stride, ahead, num_keys, scores_r);
+      score_block<2>(q_r, head_dim, k, scores_r);
     } else {
-      score_keys<1>(q_r, head_dim, k, k_stride, ahead, num_keys, scores_r);
+      score_block<1>(q_r, head_dim, k, scores_r);
     }
   }
 }
 
-/// out[r, d] += sum_j p[r, j] * v[j, d] for kRows rows and kVecs vectors of columns.
-template <int kRows, int kVecs, class T>
-inline void value_block(const float* p, const T* v, std::int64_t v_stride, const std::byte* ahead,
-                        int num_keys, float* out, std::int64_t out_stride) {
+/// out[r, d] += sum_i sum_n p[r, i * kRuns + n] * v[n][i, d] for kRows rows and kVecs vectors of
+/// columns. V lies in kRuns runs of rows, from which rows are taken in turn.
+template <int kRows, int kVecs, std::size_t kRuns, class T>
+inline void value_block(const float* p, const std::array<const T*, kRuns>& v,
+                        const std::array<const T*, kRuns>& ahead, int first, std::int64_t stride,
+                        int run_keys, float* out, std::int64_t out_stride) {
   using simd::kWidth;
-  const std::int64_t size = sizeof(T);
   simd::Vec sum[kRows][kVecs];
   for (int r = 0; r < kRows; ++r)
-    for (int n = 0; n < kVecs; ++n) sum[r][n] = simd::load(out + r * out_stride + n * kWidth);
-  for (int j = 0; j < num_keys; ++j) {
-    if (ahead != nullptr) prefetch_row(ahead + j * v_stride * size, kVecs * kWidth * size);
-    simd::Vec p_j[kRows];
-    for (int r = 0; r < kRows; ++r) p_j[r] = simd::broadcast(p[r * kTileKeys + j]);
-    for (int n = 0; n < kVecs; ++n) {
-      const simd::Vec v_j = simd::load(v + j * v_stride + n * kWidth);
-      for (int r = 0; r < kRows; ++r) sum[r][n] += p_j[r] * v_j;
+    for (int c = 0; c < kVecs; ++c) sum[r][c] = simd::load(out + r * out_stride + c * kWidth);
+  for (int i = 0; i < run_keys; ++i) {
+    for (std::size_t n = 0; n < kRuns; ++n) {
+      const T* row = v[n] + i * stride + first;
+      prefetch_row(ahead[n] + i * stride + first, kVecs * kWidth * std::int64_t{sizeof(T)});
+      simd::Vec p_j[kRows];
+      for (int r = 0; r < kRows; ++r) p_j[r] = simd::broadcast(p[r * kTileKeys + i * kRuns + n]);
+      for (int c = 0; c < kVecs; ++c) {
+        const simd::Vec v_j = simd::load(row + c * kWidth);
+        for (int r = 0; r < kRows; ++r) sum[r][c] += p_j[r] * v_j;
+      }
     }
   }
   for (int r = 0; r < kRows; ++r)
-    for (int n = 0; n < kVecs; ++n) simd::store(out + r * out_stride + n * kWidth, sum[r][n]);
+    for (int c = 0; c < kVecs; ++c) simd::store(out + r * out_stride + c * kWidth, sum[r][c]);
 }
 
 /// value_block over the columns [0, head_dim), as wide as they allow.
-template <int kRows, class T>
-inline void value_columns(const float* p, const T* v, std::int64_t v_stride, const std::byte* ahead,
-                          int num_keys, int head_dim, float* out, std::int64_t out_stride) {
+template <int kRows, std::size_t kRuns, class T>
+inline void value_columns(const float* p, const std::array<const T*, kRuns>& v,
+                          const std::array<const T*, kRuns>& ahead, std::int64_t stride,
+                          int run_keys, int head_dim, float* out) {
   using simd::kWidth;
-  const auto ahead_at = [&](int d) {
-    return ahead == nullptr ? nullptr : ahead + d * std::int64_t{sizeof(T)};
-  };
   int d = 0;
   for (; d + 4 * kWidth <= head_dim; d += 4 * kWidth)
-    value_block<kRows, 4>(p, v + d, v_stride, ahead_at(d), num_keys, out + d, out_stride);
+    value_block<kRows, 4>(p, v, ahead, d, stride, run_keys, out + d, head_dim);
   for (; d + kWidth <= head_dim; d += kWidth)
-    value_block<kRows, 1>(p, v + d, v_stride, ahead_at(d), num_keys, out + d, out_stride);
+    value_block<kRows, 1>(p, v, ahead, d, stride, run_keys, out + d, head_dim);
   for (; d < head_dim; ++d)
     for (int r = 0; r < kRows; ++r)
-      for (int j = 0; j < num_keys; ++j)
-        out[r * out_stride + d] += p[r * kTileKeys + j] * to_float(v[j * v_stride + d]);
+      for (std::size_t j = 0; j < run_keys * kRuns; ++j)
+        out[static_cast<std::int64_t>(r) * head_dim + d] +=
+            p[r * kTileKeys + j] * to_float(v[j % kRuns][j / kRuns * stride + d]);
 }
 
 /// out[r, d] += sum_j p[r, j] * v[j, d] for few rows: V rows are read where they lie, once for
 /// three rows, whose sums take the registers that a wider block of rows would need.
 ///
-/// \param p     [num_rows, kTileKeys], columns [0, num_keys) are read
-/// \param v     [num_keys, head_dim], rows v_stride elements apart
-/// \param ahead as in score_rows
-/// \param out   [num_rows, head_dim], packed
-template <class T>
-inline void add_few_values(std::int64_t num_rows, const float* p, const T* v, std::int64_t v_stride,
-                           const std::byte* ahead, int num_keys, int head_dim, float* out) {
-  for (std::int64_t r = 0; r < num_rows; r += 3, ahead = nullptr) {
+/// \param p        [num_rows, kTileKeys], columns [0, run_keys * kRuns) are read
+/// \param v        first rows of kRuns runs, in which rows are stride elements apart; key j of p is
+///                 row j / kRuns of run j % kRuns
+/// \param ahead    runs that will be read later, asked for meanwhile
+/// \param run_keys keys of each run
+/// \param out      [num_rows, head_dim], packed
+template <std::size_t kRuns, class T>
+inline void add_few_values(std::int64_t num_rows, const float* p,
+                           const std::array<const T*, kRuns>& v,
+                           const std::array<const T*, kRuns>& ahead, std::int64_t stride,
+                           int run_keys, int head_dim, float* out) {
+  for (std::int64_t r = 0; r < num_rows; r += 3) {
     const float* p_r = p + r * kTileKeys;
     float* out_r = out + r * head_dim;
     if (num_rows - r >= 3) {
-      value_columns<3>(p_r, v, v_stride, ahead, num_keys, head_dim, out_r, head_dim);
+      value_columns<3>(p_r, v, ahead, stride, run_keys, head_dim, out_r);
     } else if (num_rows - r == 2) {
-      value_columns<2>(p_r, v, v_stride, ahead, num_keys, head_dim, out_r, head_dim);
+      value_columns<2>(p_r, v, ahead, stride, run_keys, head_dim, out_r);
     } else {
-      value_columns<1>(p_r, v, v_stride, ahead, num_keys, head_dim, out_r, head_dim);
+      value_columns<1>(p_r, v, ahead, stride, run_keys, head_dim, out_r);
     }
   }
 }

@@ -13,9 +13,6 @@
 
 namespace kv {
 
-/// Keys that memory is asked for in advance (measured: 16 to 32 are close to each other).
-inline constexpr int kAheadKeys = 16;
-
 /// A piece of a tile that lies in one span.
 struct Piece {
   const std::byte* k;
@@ -26,23 +23,15 @@ struct Piece {
   int num_keys;
 };
 
-/// The keys of one tile, where they lie, and behind them those that will be asked for in advance.
+/// The keys of one tile, where they lie.
 struct Tile {
-  std::array<Piece, kTileKeys + kAheadKeys> pieces;
+  std::array<Piece, kTileKeys> pieces;
   int num_pieces = 0;
-  int num_keys = 0;  ///< without those behind
+  int num_keys = 0;
 
-  /// Every piece, those behind num_keys included.
+  void clear() { num_pieces = num_keys = 0; }
   std::span<const Piece> all() const {
     return {pieces.data(), static_cast<std::size_t>(num_pieces)};
-  }
-
-  /// Row of K or V of one key, also behind num_keys; null when it is not known.
-  const std::byte* row(const std::byte* Piece::*rows, int key) const {
-    for (const Piece& piece : all())
-      if (key >= piece.first && key < piece.first + piece.num_keys)
-        return piece.*rows + (key - piece.first) * piece.stride * info(piece.dtype).block_bytes;
-    return nullptr;
   }
 };
 
@@ -58,18 +47,9 @@ class TileReader {
       row_ -= (*spans_)[index_++].num_rows;
   }
 
-  /// The next tile; without keys when there are no more.
-  void next(Tile& tile) {
-    tile.num_pieces = 0;
-    tile.num_keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys_left_));
-    add_pieces(0, tile.num_keys, tile);
-    TileReader behind = *this;
-    behind.add_pieces(tile.num_keys, std::min<std::int64_t>(kAheadKeys, keys_left_), tile);
-  }
-
- private:
-  // Pieces of the next `count` keys, of which the first is key `first` of the tile.
-  void add_pieces(int first, std::int64_t count, Tile& tile) {
+  /// Adds the next keys to a tile: `max_keys` of them, or what is left.
+  void append(std::int64_t max_keys, Tile& tile) {
+    std::int64_t count = std::min(max_keys, keys_left_);
     keys_left_ -= count;
     while (count > 0) {
       const KvSpan& span = (*spans_)[index_];
@@ -77,8 +57,8 @@ class TileReader {
       if (take > 0) {
         const std::int64_t offset = row_ * span.row_stride * info(span.dtype).block_bytes;
         tile.pieces[tile.num_pieces++] = {span.k + offset, span.v + offset, span.row_stride,
-                                          span.dtype,      first,           take};
-        first += take;
+                                          span.dtype,      tile.num_keys,   take};
+        tile.num_keys += take;
         count -= take;
         row_ += take;
       }
@@ -89,6 +69,7 @@ class TileReader {
     }
   }
 
+ private:
   const std::vector<KvSpan>* spans_;
   std::size_t index_ = 0;
   std::int64_t row_;

@@ -7,8 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "kv/attention/runs.hpp"
 #include "kv/attention/tile_kernels.hpp"
 #include "kv/attention/tile_reader.hpp"
+#include "kv/attention/unit_rows.hpp"
 #include "kv/model/block_readers.hpp"
 
 namespace kv {
@@ -60,62 +62,48 @@ struct Scratch {
   }
 };
 
-// The query rows of one KV head, and where their results gather.
-struct Rows {
-  const float* q;  // [count, head_dim]
-  float* out;      // [count, head_dim]
-  float* m;        // [count]
-  float* l;        // [count]
-  float* scores;   // [count, kTileKeys]
-  std::int64_t count;
-};
-
-// Calls `body` with a null pointer of the span's element type.
-template <class Body>
-void with_type(DType dtype, Body&& body) {
-  if (dtype == DType::f32) body(static_cast<const float*>(nullptr));
-  if (dtype == DType::f16) body(static_cast<const f16*>(nullptr));
-  if (dtype == DType::bf16) body(static_cast<const bf16*>(nullptr));
-}
-
-// One tile for few rows: K and V are read where they lie, once.
+// One tile for few rows: K and V are read where they lie, once. Meanwhile memory is asked for what
+// comes next: the values of the same keys, then the keys of the next tile. (Behind the end of a
+// span it is asked in vain; nothing is read.)
 class DirectTile {
  public:
-  // Scores of keys [begin, end) of the tile. What is read next is asked for meanwhile: some keys
-  // ahead in K, and towards the end the first rows of V.
+  // Scores of keys [begin, end) of the tile.
   static void scores(const Tile& tile, int begin, int end, const Rows& rows, int head_dim,
                      Scratch&) {
     for (const Piece& piece : tile.all()) {
-      const int first = std::max(begin, piece.first);
+      int j = std::max(begin, piece.first);
       const int last = std::min(end, piece.first + piece.num_keys);
-      if (first >= last) continue;
-      const std::byte* ahead = first + kAheadKeys < tile.num_keys
-                                   ? tile.row(&Piece::k, first + kAheadKeys)
-                                   : tile.row(&Piece::v, first + kAheadKeys - tile.num_keys);
       with_type(piece.dtype, [&]<class T>(const T*) {
-        score_rows(rows.q, rows.count, head_dim,
-                   reinterpret_cast<const T*>(piece.k) + (first - piece.first) * piece.stride,
-                   piece.stride, ahead, last - first, rows.scores + first);
+        const auto row = [&](const std::byte* from, int key) {
+          return reinterpret_cast<const T*>(from) + (key - piece.first) * piece.stride;
+        };
+        for (; j + 4 <= last; j += 4)
+          score_rows<4, T>(
+              rows.q, rows.count, head_dim,
+              {row(piece.k, j), row(piece.k, j + 1), row(piece.k, j + 2), row(piece.k, j + 3)},
+              {row(piece.v, j), row(piece.v, j + 1), row(piece.v, j + 2), row(piece.v, j + 3)},
+              rows.scores + j);
+        for (; j < last; ++j)
+          score_rows<1, T>(rows.q, rows.count, head_dim, {row(piece.k, j)}, {row(piece.v, j)},
+                           rows.scores + j);
       });
     }
   }
 
-  // Values of keys [begin, end) for rows [r, r + count), all of which see them. Ahead lie more rows
-  // of V and then the next tile's K.
+  // Values of keys [begin, end) for rows [r, r + count), all of which see them.
   static void values(const Tile& tile, int begin, int end, const Rows& rows, std::int64_t r,
                      std::int64_t count, int head_dim, Scratch&) {
     for (const Piece& piece : tile.all()) {
       const int first = std::max(begin, piece.first);
       const int last = std::min(end, piece.first + piece.num_keys);
       if (first >= last) continue;
-      const std::byte* ahead = first + kAheadKeys < tile.num_keys
-                                   ? tile.row(&Piece::v, first + kAheadKeys)
-                                   : tile.row(&Piece::k, first + kAheadKeys);
-      if (r > 0) ahead = nullptr;  // the first rows have asked already
       with_type(piece.dtype, [&]<class T>(const T*) {
-        add_few_values(count, rows.scores + r * kTileKeys + first,
-                       reinterpret_cast<const T*>(piece.v) + (first - piece.first) * piece.stride,
-                       piece.stride, ahead, last - first, head_dim, rows.out + r * head_dim);
+        const std::int64_t key = first - piece.first;
+        add_few_values<1, T>(
+            count, rows.scores + r * kTileKeys + first,
+            {reinterpret_cast<const T*>(piece.v) + key * piece.stride},
+            {reinterpret_cast<const T*>(piece.k) + (key + tile.num_keys) * piece.stride},
+            piece.stride, last - first, head_dim, rows.out + r * head_dim);
       });
     }
   }
@@ -150,31 +138,6 @@ class PreparedTile {
                head_dim, rows.out + r * head_dim);
   }
 };
-
-// Which keys of the current tile the rows of a unit see. Token t sees keys j <= t + past, so a
-// later row sees at least what an earlier one sees.
-struct Visibility {
-  std::int64_t first_token;
-  std::int64_t past;
-  std::int64_t first_key;  // of the tile
-  int num_keys;            // of the tile
-  int group;
-
-  int keys(std::int64_t r) const {
-    const std::int64_t t = first_token + r / group;
-    return static_cast<int>(std::clamp<std::int64_t>(t + past + 1 - first_key, 0, num_keys));
-  }
-};
-
-void softmax_rows(const Visibility& visible, const Rows& rows, float scale, int head_dim) {
-  for (std::int64_t r = 0; r < rows.count; ++r) {
-    const float rescale =
-        softmax_tile(rows.scores + r * kTileKeys, visible.keys(r), scale, rows.m[r], rows.l[r]);
-    if (rescale == 1.0f) continue;
-    float* out = rows.out + r * head_dim;
-    for (int d = 0; d < head_dim; ++d) out[d] *= rescale;
-  }
-}
 
 // Values of keys [begin, end) of the tile for all rows. Blocks of rows share the keys that all of
 // them see; the few keys more that only later tokens see are added row by row. A masked V row is
@@ -211,6 +174,41 @@ void take_in(std::span<const Tile> tiles, std::span<const Rows> rows, const Visi
     for (std::size_t g = 0; g < tiles.size(); ++g)
       add_visible_values<Kind>(tiles[g], visible, j, std::min(j + keys_at_a_time, num_keys),
                                rows[g], head_dim, s);
+}
+
+// The keys that all rows of a unit see, as far as they fill whole tiles, from kRuns places at once.
+// \return the first key not taken in
+std::int64_t take_in_far(const AttentionUnit& unit, const HeadConfig& heads, float scale,
+                         std::span<Tile> tiles, std::span<const Rows> rows, Scratch& s) {
+  thread_local std::vector<TileReader> readers;  // [num_heads, kRuns]
+  const std::int64_t seen_by_all =
+      std::clamp<std::int64_t>(unit.first_token + unit.past + 1, unit.begin, unit.end);
+  const std::int64_t num_tiles = (seen_by_all - unit.begin) / kTileKeys;
+  const std::int64_t run = num_tiles * kRunKeys;  // keys from one place to the next
+  readers.clear();
+  for (int g = 0; g < unit.num_heads; ++g)
+    for (std::int64_t n = 0; n < std::int64_t{kRuns}; ++n)
+      readers.emplace_back(unit.spans[g], unit.begin + n * run, unit.begin + (n + 1) * run);
+
+  const Visibility visible{unit.first_token, unit.past, unit.begin, kTileKeys, heads.group_size()};
+  for (std::int64_t t = 0; t < num_tiles; ++t) {
+    for (int g = 0; g < unit.num_heads; ++g) {
+      tiles[g].clear();
+      for (std::size_t n = 0; n < kRuns; ++n) readers[g * kRuns + n].append(kRunKeys, tiles[g]);
+    }
+    const DType dtype = tiles[0].pieces[0].dtype;
+    const bool equal = std::ranges::all_of(tiles, [&](const Tile& tile) {
+      return has_equal_runs(tile) && tile.pieces[0].dtype == dtype;
+    });
+    if (equal) {
+      with_type(dtype, [&]<class T>(const T*) {
+        take_in_runs<T>(tiles, rows, visible, scale, heads.head_dim);
+      });
+    } else {
+      take_in<DirectTile>(tiles, rows, visible, kDirectKeys, scale, heads.head_dim, s);
+    }
+  }
+  return unit.begin + num_tiles * kTileKeys;
 }
 
 // Puts the rows of a finished unit into the result, or among the parts when its keys were cut.
@@ -251,20 +249,26 @@ void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
     std::copy_n(unit.item->q + t * unit.item->q_stride + h * head_dim, head_dim,
                 s.q.data() + r * head_dim);
   }
-  readers.clear();
   rows.clear();
   tiles.resize(unit.num_heads);
   for (int g = 0; g < unit.num_heads; ++g) {
     const std::int64_t r = g * per_head;
-    readers.emplace_back(unit.spans[g], unit.begin, unit.end);
     rows.push_back({s.q.data() + r * head_dim, s.out.data() + r * head_dim, s.m.data() + r,
                     s.l.data() + r, s.scores.data() + r * kTileKeys, per_head});
   }
-  for (std::int64_t key = unit.begin; key < unit.end; key += kTileKeys) {
-    for (int g = 0; g < unit.num_heads; ++g) readers[g].next(tiles[g]);
+  const bool few_rows = per_head < kMinPreparedRows;
+  const std::int64_t first =
+      few_rows ? take_in_far(unit, heads, scale, tiles, rows, s) : unit.begin;
+  readers.clear();
+  for (int g = 0; g < unit.num_heads; ++g) readers.emplace_back(unit.spans[g], first, unit.end);
+  for (std::int64_t key = first; key < unit.end; key += kTileKeys) {
+    for (int g = 0; g < unit.num_heads; ++g) {
+      tiles[g].clear();
+      readers[g].append(kTileKeys, tiles[g]);
+    }
     const Visibility visible{unit.first_token, unit.past, key, tiles[0].num_keys,
                              heads.group_size()};
-    if (per_head < kMinPreparedRows) {
+    if (few_rows) {
       take_in<DirectTile>(tiles, rows, visible, kDirectKeys, scale, head_dim, s);
     } else {
       take_in<PreparedTile>(tiles, rows, visible, kTileKeys, scale, head_dim, s);

@@ -3,28 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kv/cache/store_rows.hpp"
+
 namespace kv {
-
-namespace {
-
-// Writes `count` floats in the cache's format.
-void store(const float* from, std::int64_t count, KvDType dtype, std::byte* to) {
-  switch (dtype) {
-    case DType::f32:
-      std::memcpy(to, from, count * sizeof(float));
-      return;
-    case DType::f16:
-      for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<f16*>(to)[i] = to_f16(from[i]);
-      return;
-    case DType::bf16:
-      for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<bf16*>(to)[i] = to_bf16(from[i]);
-      return;
-    default:
-      require(false, "a contiguous cache holds fp32, fp16 or bf16");
-  }
-}
-
-}  // namespace
 
 ContiguousCache::ContiguousCache(const ModelConfig& config, std::int64_t capacity, KvDType dtype)
     : heads_(config.heads),
@@ -51,8 +32,8 @@ void ContiguousCache::append(int layer, const float* k_rows, const float* v_rows
   const std::int64_t slot = length_ + appended_[layer];
   require(num_rows >= 0 && num_rows <= capacity_ - slot, "the rows must fit the cache");
   const std::int64_t count = num_rows * heads_.kv_dim();
-  store(k_rows, count, dtype_, row(k_, layer, slot));
-  store(v_rows, count, dtype_, row(v_, layer, slot));
+  store_rows(k_rows, count, dtype_, row(k_, layer, slot));
+  store_rows(v_rows, count, dtype_, row(v_, layer, slot));
   appended_[layer] += num_rows;
 }
 

@@ -63,10 +63,10 @@ std::string sizes_text(const CostReport& report) {
              static_cast<double>(report.total.total()) / static_cast<double>(w.weight_bytes));
 }
 
-std::string fits_text(const CostReport& report, std::span<const Device> gpus) {
+std::string fits_text(const CostReport& report, std::span<const Machine> gpus) {
   const Workload& w = report.workload;
   Table table({"GPU", "memory", "left beside the weights", "sequences that fit"});
-  for (const Device& gpu : gpus) {
+  for (const Machine& gpu : gpus) {
     const auto memory = static_cast<std::int64_t>(gpu.memory_bytes);
     const std::int64_t left = memory - w.weight_bytes;
     const std::int64_t fit = sequences_that_fit(gpu, w.weight_bytes, report.per_sequence.total());
@@ -96,7 +96,7 @@ std::string intensity_text(const char* name, const StepCost& cost) {
       decimal_bytes(static_cast<std::int64_t>(cost.kv_bytes)), four_digits(cost.intensity()));
 }
 
-std::string roofline_text(const CostReport& report, const std::vector<Device>& devices) {
+std::string roofline_text(const CostReport& report, const std::vector<Machine>& devices) {
   std::string text = "Arithmetic intensity of one decode step and of the prefill of the batch\n" +
                      intensity_text("decode", report.decode) +
                      intensity_text("prefill", report.prefill);
@@ -104,7 +104,7 @@ std::string roofline_text(const CostReport& report, const std::vector<Device>& d
                "tokens/s", "prefill bound by", "at best"},
               {Align::left, Align::right, Align::right, Align::right, Align::left, Align::right,
                Align::right, Align::left, Align::right});
-  for (const Device& device : devices) {
+  for (const Machine& device : devices) {
     const RooflinePoint decode = place(report.decode, device);
     const RooflinePoint prefill = place(report.prefill, device);
     table.add_row({device.name, four_digits(device.bytes_per_second / 1e9),
@@ -116,8 +116,8 @@ std::string roofline_text(const CostReport& report, const std::vector<Device>& d
   return text + table.str(2);
 }
 
-std::vector<Device> with_machine(std::span<const Device> gpus, const Device* machine) {
-  std::vector<Device> devices(gpus.begin(), gpus.end());
+std::vector<Machine> with_machine(std::span<const Machine> gpus, const Machine* machine) {
+  std::vector<Machine> devices(gpus.begin(), gpus.end());
   if (machine != nullptr) devices.push_back(*machine);
   return devices;
 }
@@ -129,7 +129,7 @@ Json step_json(const StepCost& cost) {
   return json;
 }
 
-Json place_json(const StepCost& cost, const Device& device) {
+Json place_json(const StepCost& cost, const Machine& device) {
   const RooflinePoint point = place(cost, device);
   Json json = Json::object();
   json.set("bound_by", point.memory_bound ? "memory" : "arithmetic");
@@ -150,8 +150,8 @@ CostReport::CostReport(Workload what, std::string weights_name, std::int64_t tok
       decode(decode_step(workload)),
       prefill(prefill_pass(workload)) {}
 
-std::string cost_text(const CostReport& report, std::span<const Device> gpus,
-                      const Device* machine) {
+std::string cost_text(const CostReport& report, std::span<const Machine> gpus,
+                      const Machine* machine) {
   std::string text = describe(report.workload.model) + "\n" + sizes_text(report) + "\n" +
                      fits_text(report, gpus) + "\n" +
                      roofline_text(report, with_machine(gpus, machine));
@@ -160,7 +160,7 @@ std::string cost_text(const CostReport& report, std::span<const Device> gpus,
   return text;
 }
 
-Json cost_json(const CostReport& report, std::span<const Device> gpus, const Device* machine) {
+Json cost_json(const CostReport& report, std::span<const Machine> gpus, const Machine* machine) {
   const Workload& w = report.workload;
   Json json = Json::object();
   json.set("model", w.model.name).set("source", w.model.source);
@@ -175,7 +175,7 @@ Json cost_json(const CostReport& report, std::span<const Device> gpus, const Dev
   json.set("weight_bytes", w.weight_bytes);
   json.set("decode", step_json(report.decode)).set("prefill", step_json(report.prefill));
   Json devices = Json::array();
-  for (const Device& device : with_machine(gpus, machine)) {
+  for (const Machine& device : with_machine(gpus, machine)) {
     Json entry = Json::object();
     entry.set("name", device.name).set("source", device.source);
     entry.set("memory_bytes", device.memory_bytes);
@@ -191,7 +191,8 @@ Json cost_json(const CostReport& report, std::span<const Device> gpus, const Dev
   return json;
 }
 
-Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const Device* machine) {
+Plot roofline_plot(const CostReport& report, std::span<const Machine> gpus,
+                   const Machine* machine) {
   Plot plot;
   plot.title = fmt::format("{} on the roofline: {} tokens of context, batch of {}",
                            report.workload.model.name, with_thousands(report.workload.context),
@@ -199,7 +200,7 @@ Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const
   plot.x = {"arithmetic intensity, FLOP a byte", Scale::log};
   plot.y = {"attainable FLOP a second", Scale::log};
   Series decode{"decode", {}, {}, false, true, {}}, prefill{"prefill", {}, {}, false, true, {}};
-  const auto add = [](Series& series, const Device& device, double intensity, const char* what) {
+  const auto add = [](Series& series, const Machine& device, double intensity, const char* what) {
     const double rate = std::min(device.flops_per_second, intensity * device.bytes_per_second);
     series.x.push_back(intensity);
     series.y.push_back(rate);
@@ -208,7 +209,7 @@ Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const
   };
   const double left = std::min(0.1, report.decode.intensity());
   const double right = std::max(1e5, report.prefill.intensity());
-  for (const Device& device : with_machine(gpus, machine)) {
+  for (const Machine& device : with_machine(gpus, machine)) {
     Series roof{device.name, {}, {}, true, false, {}};
     add(roof, device, left, "bandwidth");
     add(roof, device, device.ridge(), "ridge");

@@ -29,14 +29,14 @@ struct CostReport {
 ///
 /// \param gpus    devices with a memory to fill
 /// \param machine this machine measured, or null
-std::string cost_text(const CostReport& report, std::span<const Device> gpus,
-                      const Device* machine);
+std::string cost_text(const CostReport& report, std::span<const Machine> gpus,
+                      const Machine* machine);
 
 /// The same facts; bytes are whole numbers.
-Json cost_json(const CostReport& report, std::span<const Device> gpus, const Device* machine);
+Json cost_json(const CostReport& report, std::span<const Machine> gpus, const Machine* machine);
 
 /// Attainable rate over arithmetic intensity, with decode and prefill on each roof.
-Plot roofline_plot(const CostReport& report, std::span<const Device> gpus, const Device* machine);
+Plot roofline_plot(const CostReport& report, std::span<const Machine> gpus, const Machine* machine);
 
 /// One line for each published shape: layers, heads, bytes per token in fp16, parameters, source.
 std::string list_text();

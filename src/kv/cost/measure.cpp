@@ -126,8 +126,8 @@ double multiply_add_peak() {
 
 }  // namespace
 
-Device measure_this_machine() {
-  Device device;
+Machine measure_this_machine() {
+  Machine device;
   device.name = "this machine";
   device.memory_bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
                         static_cast<double>(::sysconf(_SC_PAGE_SIZE));

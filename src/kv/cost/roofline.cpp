@@ -11,7 +11,7 @@ namespace {
 
 // NVIDIA's data sheets print tensor rates with 2:4 sparsity for H100 and H200 (1,979): half of it
 // is dense. RTX 4090: 165.2 with fp32 accumulation, which language models use (330.3 with fp16).
-const Device kDevices[] = {
+const Machine kDevices[] = {
     {"H100 SXM", 80e9, 3.35e12, 989.4e12, "NVIDIA H100 data sheet (SXM5, 80 GB HBM3)"},
     {"H200", 141e9, 4.8e12, 989.4e12, "NVIDIA H200 data sheet (SXM, 141 GB HBM3e)"},
     {"A100 80GB", 80e9, 2.039e12, 312e12, "NVIDIA A100 data sheet (SXM4, 80 GB HBM2e)"},
@@ -56,12 +56,12 @@ double weights_read(const Workload& w, double num_tokens) {
 
 }  // namespace
 
-std::span<const Device> published_devices() { return kDevices; }
+std::span<const Machine> published_devices() { return kDevices; }
 
-const Device& published_device(std::string_view name) {
+const Machine& published_device(std::string_view name) {
   const std::string wanted = plain(name);
   std::string known;
-  for (const Device& device : kDevices) {
+  for (const Machine& device : kDevices) {
     const std::string full = plain(device.name);
     const bool part = full.starts_with(wanted) || full.ends_with(wanted);
     if (wanted.size() >= 2 && part) return device;
@@ -97,7 +97,7 @@ StepCost prefill_pass(const Workload& w) {
   return cost;
 }
 
-RooflinePoint place(const StepCost& cost, const Device& device) {
+RooflinePoint place(const StepCost& cost, const Machine& device) {
   const double arithmetic = cost.flops / device.flops_per_second;
   const double memory = cost.bytes() / device.bytes_per_second;
   RooflinePoint point;
@@ -107,7 +107,7 @@ RooflinePoint place(const StepCost& cost, const Device& device) {
   return point;
 }
 
-std::int64_t sequences_that_fit(const Device& device, std::int64_t weight_bytes,
+std::int64_t sequences_that_fit(const Machine& device, std::int64_t weight_bytes,
                                 std::int64_t sequence_bytes) {
   require(sequence_bytes >= 1, "a sequence takes at least a byte");
   const double left = device.memory_bytes - static_cast<double>(weight_bytes);

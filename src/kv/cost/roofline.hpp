@@ -18,7 +18,7 @@
 namespace kv {
 
 /// What limits a device.
-struct Device {
+struct Machine {
   std::string name;
   double memory_bytes = 0;      ///< as the data sheet says, taken as GB = 10^9: a little is
                                 ///< left for activations
@@ -31,15 +31,15 @@ struct Device {
 };
 
 /// H100 SXM, H200, A100 80GB, RTX 4090 and T4. Peak rates without structured sparsity.
-std::span<const Device> published_devices();
+std::span<const Machine> published_devices();
 
 /// \param name as listed, letter case, spaces and hyphens ignored; "h100", "a100", "4090" do
 /// \throws InputError naming the devices that there are
-const Device& published_device(std::string_view name);
+const Machine& published_device(std::string_view name);
 
 /// Reads memory and multiplies for about a second, on all threads of the team, and keeps the best
 /// of several rounds. The peak is that of fp32 multiply-adds in the instruction set of this build.
-Device measure_this_machine();
+Machine measure_this_machine();
 
 /// What a step asks of a device.
 struct StepCost {
@@ -79,12 +79,12 @@ struct RooflinePoint {
 };
 
 /// The least time that `cost` takes on `device`, and what sets it.
-RooflinePoint place(const StepCost& cost, const Device& device);
+RooflinePoint place(const StepCost& cost, const Machine& device);
 
 /// Sequences whose caches fit beside the weights; 0 when the weights alone do not.
 ///
 /// \param sequence_bytes of one sequence's cache, at least 1
-std::int64_t sequences_that_fit(const Device& device, std::int64_t weight_bytes,
+std::int64_t sequences_that_fit(const Machine& device, std::int64_t weight_bytes,
                                 std::int64_t sequence_bytes);
 
 }  // namespace kv

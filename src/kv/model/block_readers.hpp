@@ -59,6 +59,7 @@ struct Q8_0 {
   static constexpr bool kHasOffset = false;
   Q8_0(const std::byte* row, std::int64_t b) : q(row + b * 34 + 2), scale(load_scale(q - 2)) {}
   Vec values(int i) const { return simd::load(reinterpret_cast<const std::int8_t*>(q) + i); }
+  const std::byte* data() const { return q; }
   const std::byte* q;
   float scale;
   static constexpr float offset = 0.0f;
@@ -69,6 +70,7 @@ struct Q4_0 {
   static constexpr bool kHasOffset = false;
   Q4_0(const std::byte* row, std::int64_t b) : q(row + b * 18 + 2), scale(load_scale(q - 2)) {}
   Vec values(int i) const { return centred(nibbles(q, i), 8); }
+  const std::byte* data() const { return q; }
   const std::byte* q;
   float scale;
   static constexpr float offset = 0.0f;
@@ -80,6 +82,7 @@ struct Q4_1 {
   Q4_1(const std::byte* row, std::int64_t b)
       : q(row + b * 20 + 4), scale(load_scale(q - 4)), offset(load_scale(q - 2)) {}
   Vec values(int i) const { return centred(nibbles(q, i), 0); }
+  const std::byte* data() const { return q; }
   const std::byte* q;
   float scale, offset;
 };
@@ -90,6 +93,7 @@ struct Q5_0 {
   Q5_0(const std::byte* row, std::int64_t b)
       : q(row + b * 22 + 6), high(simd::load_as<std::uint32_t>(q - 4)), scale(load_scale(q - 6)) {}
   Vec values(int i) const { return centred(nibbles(q, i) | fifth_bit(high, i), 16); }
+  const std::byte* data() const { return q; }
   const std::byte* q;
   std::uint32_t high;
   float scale;
@@ -105,6 +109,7 @@ struct Q5_1 {
         scale(load_scale(q - 8)),
         offset(load_scale(q - 6)) {}
   Vec values(int i) const { return centred(nibbles(q, i) | fifth_bit(high, i), 0); }
+  const std::byte* data() const { return q; }
   const std::byte* q;
   std::uint32_t high;
   float scale, offset;
@@ -128,6 +133,7 @@ struct Q4_K {
     shift = run % 2 * 4;
   }
   Vec values(int i) const { return centred(load_bytes(q + i) >> shift & 0xfu, 0); }
+  const std::byte* data() const { return q; }
   const std::byte* q;
   std::uint32_t shift;
   float scale, offset;
@@ -152,6 +158,7 @@ struct Q6_K {
         (load_bytes(low + i) >> low_shift & 0xfu) | (load_bytes(high + i) >> high_shift & 3u) << 4;
     return centred(q, 32) * static_cast<float>(scales[i / 16]);
   }
+  const std::byte* data() const { return low; }
   const std::byte *low, *high;
   const std::int8_t* scales;
   std::uint32_t low_shift, high_shift;

@@ -19,31 +19,35 @@ constexpr std::int64_t kMaxDotRows = 8;
 // Multiplications below which the team is not worth waking: a thread that the system holds up for
 // longer than the whole product takes would hold up the product.
 constexpr std::int64_t kMinShared = 150000;
-constexpr int kDotRows = 4;  // rows of x one pass over a weight row takes
+constexpr int kDotRows = 3;  // rows of x one pass over a group of weight rows takes
 
-// What a storage format brings: a dot product for 1..kDotRows rows of x, and plain widening.
+// What a storage format brings: dot products of kDotWeightRows rows of weights, or of one, with
+// 1..kDotRows rows of x, and plain widening.
 struct Format {
-  using Dot = void (*)(const std::byte* row, const DotInput& in, std::int64_t first_x, float* out,
-                       std::int64_t out_stride);
+  using Dot = void (*)(const DotRows& rows, const DotInput& in, std::int64_t first_x);
   using Widen = void (*)(const std::byte* row, std::int64_t first, std::int64_t count, float* out);
-  Dot dot[kDotRows];
+  Dot dot_group[kDotRows];
+  Dot dot_one[kDotRows];
   Widen widen;
   bool has_offset = false;
 };
 
 template <class T>
 constexpr Format floats_format() {
-  return {{dot_floats<T, 1>, dot_floats<T, 2>, dot_floats<T, 3>, dot_floats<T, 4>},
+  constexpr int kW = kDotWeightRows;
+  return {{dot_floats<T, kW, 1>, dot_floats<T, kW, 2>, dot_floats<T, kW, 3>},
+          {dot_floats<T, 1, 1>, dot_floats<T, 1, 2>, dot_floats<T, 1, 3>},
           readers::widen_floats<T>,
           false};
 }
 
 template <class Reader>
 constexpr Format blocks_format() {
-  return {
-      {dot_blocks<Reader, 1>, dot_blocks<Reader, 2>, dot_blocks<Reader, 3>, dot_blocks<Reader, 4>},
-      readers::widen_blocks<Reader>,
-      Reader::kHasOffset};
+  constexpr int kW = kDotWeightRows;
+  return {{dot_blocks<Reader, kW, 1>, dot_blocks<Reader, kW, 2>, dot_blocks<Reader, kW, 3>},
+          {dot_blocks<Reader, 1, 1>, dot_blocks<Reader, 1, 2>, dot_blocks<Reader, 1, 3>},
+          readers::widen_blocks<Reader>,
+          Reader::kHasOffset};
 }
 
 Format format_of(DType dtype) {
@@ -99,12 +103,20 @@ void dot_range(const RowRange& range, const DotInput& in, std::int64_t num_x) {
   const WeightMatrix& w = *range.product->weight;
   const Format format = format_of(w.dtype);
   const std::int64_t out_stride = range.product->out_stride;
-  for (std::int64_t o = range.begin; o < range.end; ++o) {
+  const auto dot = [&](const Format::Dot* table, std::int64_t o, std::int64_t step) {
     for (std::int64_t r = 0; r < num_x; r += kDotRows) {
       const std::int64_t count = std::min<std::int64_t>(kDotRows, num_x - r);
-      format.dot[count - 1](w.row(o), in, r, range.product->out + r * out_stride + o, out_stride);
+      table[count - 1]({w.row(o), step * w.row_bytes(), range.product->out + r * out_stride + o,
+                        step, out_stride},
+                       in, r);
     }
-  }
+  };
+  // A quarter of the range lies between the rows of a group: far apart, as memory likes it.
+  const std::int64_t quarter = (range.end - range.begin) / kDotWeightRows;
+  for (std::int64_t o = range.begin; o < range.begin + quarter; ++o)
+    dot(format.dot_group, o, quarter);
+  for (std::int64_t o = range.begin + quarter * kDotWeightRows; o < range.end; ++o)
+    dot(format.dot_one, o, 0);
 }
 
 // Columns of x that a panel covers at a time: the panel of weights then stays in the first-level

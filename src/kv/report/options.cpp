@@ -45,6 +45,9 @@ void declare(CLI::App& app, ChapterOptions& o) {
   app.add_option_function<std::string>("--kv-dtype", set_format,
                                        "format of cached K and V: fp32, fp16 or bf16")
       ->default_str("fp32");
+  app.add_option("--device", o.device, "what runs attention: auto, gpu, emulated, checked or cpu")
+      ->check(CLI::IsMember({"auto", "gpu", "emulated", "checked", "cpu"}))
+      ->capture_default_str();
   app.add_option("--seed", o.sampling.seed, "seed of the sampler")
       ->check(whole_number)
       ->capture_default_str();
@@ -113,11 +116,13 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
 }
 
 int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
-                const std::function<void(const ChapterOptions&)>& body) {
+                const std::function<void(const ChapterOptions&)>& body,
+                const ChapterExtras& extras) {
   ChapterOptions options;
   options.model = default_model;
   CLI::App app(about, std::filesystem::path(argv[0]).filename().string());
   declare(app, options);
+  if (extras.declare) extras.declare(app);
   return parse_and_run(app, argc, argv, [&] {
     if (options.prompt.empty())
       throw InputError("--prompt: it is empty; give at least one character");
@@ -126,6 +131,9 @@ int run_chapter(int argc, char** argv, const std::string& about, const std::stri
     if (!options.csv.empty()) check_writable("--csv", options.csv);
     if (!options.svg.empty()) check_writable("--svg", options.svg);
     if (options.threads > 0) set_num_threads(options.threads);
+    if (!extras.has_kernels && options.device != "auto" && options.device != "cpu")
+      std::cerr << app.get_name() << ": note: --device " << options.device
+                << ": this chapter has no kernels and runs on the cpu\n";
     body(options);
   });
 }

@@ -23,6 +23,7 @@ struct ChapterOptions {
   std::int64_t chunk = 512;                 ///< rows per prefill pass
   std::int64_t num_compared = 64;           ///< steps compared with the previous chapter
   KvDType kv_dtype = DType::f32;            ///< format of cached K and V
+  std::string device = "auto";              ///< auto, gpu, emulated, checked or cpu
   SamplingOptions sampling;
   bool special = false;     ///< control tokens spelled in the prompt are taken as such
   bool ignore_eos = false;  ///< go on after an end-of-text token
@@ -32,15 +33,23 @@ struct ChapterOptions {
   std::string svg;          ///< file for the chapter's plot, or empty
 };
 
+/// What a chapter adds to the command line that all share.
+struct ChapterExtras {
+  bool has_kernels = false;                ///< --device has a choice; else it is the CPU always
+  std::function<void(CLI::App&)> declare;  ///< adds options of the chapter's own
+};
+
 /// Parses the command line, runs `body` and turns its errors into one line on stderr.
 ///
 /// \param argc, argv    as main() got them
 /// \param about         one sentence for --help
 /// \param default_model path that --model defaults to
 /// \param body          the program
+/// \param extras        what only this chapter has
 /// \return exit status: 0; 2 for bad input (what the user gave); 1 for a failure of our own
 int run_chapter(int argc, char** argv, const std::string& about, const std::string& default_model,
-                const std::function<void(const ChapterOptions&)>& body);
+                const std::function<void(const ChapterOptions&)>& body,
+                const ChapterExtras& extras = {});
 
 /// \param name fp32, fp16 or bf16
 /// \throws InputError naming --kv-dtype for any other name

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kv/check.hpp"
 #include "kv/model/utf8.hpp"
@@ -191,10 +192,13 @@ void draw_legend(Drawing& d, const Plot& plot, const Legend& legend, double top)
   }
 }
 
-}  // namespace
+// The elements of one plot whose top left corner is the origin, and how high it has become.
+struct Picture {
+  std::string elements;
+  int height;
+};
 
-std::string to_svg(const Plot& plot, int width, int height) {
-  require(width >= 240 && height >= 160, "a plot needs at least 240 x 160 pixels");
+Picture draw(const Plot& plot, int width, int height) {
   check_plot(plot);
 
   const std::vector<std::string> title = wrapped(plot.title, width - 16, kTitleColumnWidth);
@@ -215,13 +219,6 @@ std::string to_svg(const Plot& plot, int width, int height) {
   d.x = lay_out_axis(axis_values(plot, true), plot.x.scale,
                      std::max(2, static_cast<int>((d.right - d.left) / 72)));
 
-  const int full_height = std::max(height, static_cast<int>(d.bottom + 52));
-  d.out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-      "height=\"{1}\" "
-      "style=\"max-width:100%;height:auto\" role=\"img\" aria-label=\"{2}\" fill=\"currentColor\" "
-      "font-family=\"system-ui,'Liberation Sans',Arial,sans-serif\" font-size=\"12\">\n",
-      width, full_height, escaped(plot.title));
   if (!plot.title.empty())
     for (std::size_t i = 0; i < title.size(); ++i)
       d.text(8, 22 + kLineHeight * static_cast<double>(i), "start", title[i],
@@ -230,7 +227,35 @@ std::string to_svg(const Plot& plot, int width, int height) {
   draw_axes(d, plot);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(d, plot, plot.series[i], static_cast<int>(i) % kStyles);
-  return d.out + "</svg>\n";
+  return {std::move(d.out), std::max(height, static_cast<int>(d.bottom + 52))};
+}
+
+}  // namespace
+
+std::string to_svg(const Plot& plot, int width, int height) {
+  return to_svg(std::span(&plot, 1), width, height);
+}
+
+std::string to_svg(std::span<const Plot> plots, int width, int height) {
+  require(width >= 240 && height >= 160, "a plot needs at least 240 x 160 pixels");
+  require(!plots.empty(), "a picture needs a plot");
+  std::string elements;
+  int top = 0;
+  for (const Plot& plot : plots) {
+    const Picture picture = draw(plot, width, height);
+    if (top == 0)
+      elements += picture.elements;
+    else
+      elements += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", top, picture.elements);
+    top += picture.height;
+  }
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+             "height=\"{1}\" style=\"max-width:100%;height:auto\" role=\"img\" aria-label=\"{2}\" "
+             "fill=\"currentColor\" "
+             "font-family=\"system-ui,'Liberation Sans',Arial,sans-serif\" font-size=\"12\">\n",
+             width, top, escaped(plots.front().title)) +
+         elements + "</svg>\n";
 }
 
 }  // namespace kv

@@ -1,6 +1,7 @@
 // Line and scatter plots of the same data, as SVG for a page and as text for a terminal.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,12 @@ struct Plot {
 /// \param height in pixels, at least 160
 /// \throws std::invalid_argument on a series whose x, y or notes differ in length
 std::string to_svg(const Plot& plot, int width = 720, int height = 420);
+
+/// Several plots below one another as one such element.
+/// \param plots  at least one; the first one's title names the whole
+/// \param width  in pixels, of all
+/// \param height in pixels, of each
+std::string to_svg(std::span<const Plot> plots, int width = 720, int height = 420);
 
 /// The same plot in braille dots, two by four a character; each series also carries its letter.
 ///

@@ -37,7 +37,8 @@ std::string agreement_text(const std::optional<Agreement>& agreement) {
 std::string report_text(const ChapterReport& report) {
   const Generation& run = report.run;
   std::string text = fmt::format("--- report of {} ---\n", report.chapter);
-  text += line("model", fmt::format("{} on {}", report.model, report.device));
+  text += line("model", report.model);
+  text += line("device", report.device);
   text += line("tokens", fmt::format("{} prompt + {} output ({})", run.prompt.size(),
                                      run.output.size(), run.finish_detail));
   text += line("rows through the model", with_thousands(run.work().rows));

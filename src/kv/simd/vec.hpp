@@ -154,22 +154,27 @@ inline Vec4 fold_to_four(Vec v) {
 #endif
 }
 
-/// The sum of all lanes.
-inline float sum(Vec v) {
-  const Vec4 four = fold_to_four(v);
-  return (four[0] + four[2]) + (four[1] + four[3]);
+/// Sums of neighbours within each 128-bit part: those of `a` in its lower half, of `b` in its
+/// upper.
+inline Vec add_neighbours(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+         __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+#elif defined(__AVX2__)
+  return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+         __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+#else
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#endif
 }
 
-/// The sums of four vectors, one per lane: cheaper than four sums.
+/// The sums of four vectors, one per lane: cheaper than four sums, and the same to the last bit.
 inline Vec4 sums(Vec a, Vec b, Vec c, Vec d) {
-  const Vec4 a4 = fold_to_four(a), b4 = fold_to_four(b);
-  const Vec4 c4 = fold_to_four(c), d4 = fold_to_four(d);
-  const Vec4 ab = __builtin_shufflevector(a4, b4, 0, 4, 2, 6) +
-                  __builtin_shufflevector(a4, b4, 1, 5, 3, 7);  // a02, b02 -> pairs of lanes
-  const Vec4 cd =
-      __builtin_shufflevector(c4, d4, 0, 4, 2, 6) + __builtin_shufflevector(c4, d4, 1, 5, 3, 7);
-  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  return fold_to_four(add_neighbours(add_neighbours(a, b), add_neighbours(c, d)));
 }
+
+/// The sum of all lanes.
+inline float sum(Vec v) { return sums(v, v, v, v)[0]; }
 
 /// By lanes: a where a > b, else b. A NaN in `a` gives b, a NaN in `b` stays.
 inline Vec max(Vec a, Vec b) { return a > b ? a : b; }

@@ -1,0 +1,146 @@
+// Attention on a device: the interface of every step of the ladder. Plain C++, no CUDA header.
+//
+// A plan holds what the host decides once a pass: who reads which rows, the working memory, and for
+// decode how the keys are split. It then runs for every layer, on that layer's arrays.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "device_buffer.hpp"
+#include "kv/config.hpp"
+#include "kv/dtype.hpp"
+#include "split_plan.hpp"
+
+#ifndef KV_HD
+#ifdef __CUDACC__
+#define KV_HD __host__ __device__
+#else
+#define KV_HD
+#endif
+#endif
+
+namespace kv {
+
+/// The ladder, kernels/attention/NN_name.cu; the values are those numbers.
+enum class AttentionStep {
+  two_pass = 1,
+  online = 2,
+  tiled = 3,
+  tensor_core = 4,
+  split_kv = 5,
+};
+inline constexpr AttentionStep kAttentionSteps[] = {
+    AttentionStep::two_pass, AttentionStep::online, AttentionStep::tiled,
+    AttentionStep::tensor_core, AttentionStep::split_kv};
+
+/// \return the file's name without number and ending, e.g. "tiled"
+std::string_view name(AttentionStep step);
+
+/// Sizes of head that the kernels are compiled for.
+inline constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 256};
+
+/// What all sequences of a launch have in common.
+struct AttentionShape {
+  HeadConfig heads;
+  DType kv_dtype = DType::f32;  ///< of k and v: f32, f16 or bf16; q, out and lse are fp32
+  float scale = 1.0f;           ///< factor on q.k, normally 1 / sqrt(head_dim)
+  bool causal = true;           ///< query t of q_len sees keys j <= t + kv_len - q_len; else all
+
+  /// \throws InputError naming head_dim, or the format, when `step` has no kernel for it
+  void validate(AttentionStep step) const;
+  /// The same, also when it has none for this device.
+  void validate(AttentionStep step, const Device& device) const;
+};
+
+/// Where one sequence's rows lie in the arrays of a launch.
+struct SequenceRows {
+  std::int64_t q_begin = 0;   ///< first row in q, out and lse
+  std::int64_t kv_begin = 0;  ///< first row in k and v
+  int q_len = 0;              ///< may be 0
+  int kv_len = 0;             ///< may be 0: then out is 0 and lse -inf
+};
+
+/// Keys that query row t sees: [0, visible_keys) of its sequence.
+KV_HD inline int visible_keys(int t, const SequenceRows& rows, bool causal) {
+  if (!causal) return rows.kv_len;
+  const int visible = t + 1 - rows.q_len + rows.kv_len;  // bottom-right aligned; no overflow
+  return visible < 0 ? 0 : visible;
+}
+
+/// What the host entry of a kernel gets. All pointers are the device's.
+struct AttentionLaunch {
+  AttentionShape shape;
+  const float* q = nullptr;  ///< [num_q_rows, num_q_heads, head_dim], 16-byte aligned
+  const void* k = nullptr;   ///< [num_kv_rows, num_kv_heads, head_dim], 16-byte aligned
+  const void* v = nullptr;   ///< same shape and layout as k
+  float* out = nullptr;      ///< [num_q_rows, num_q_heads, head_dim], written
+  float* lse = nullptr;      ///< [num_q_rows, num_q_heads], natural log, written; or null
+  const SequenceRows* sequences = nullptr;  ///< [num_sequences]
+  int num_sequences = 0;
+  int max_q_len = 0;        ///< the longest of all sequences
+  int max_kv_len = 0;       ///< the longest of all sequences
+  float* scores = nullptr;  ///< step 1: [num_q_rows, num_q_heads, max_kv_len]
+  SplitArrays split;        ///< from step 5 on
+  Stream stream = nullptr;
+};
+
+/// Attention of any number of sequences, planned for one step of the ladder.
+class AttentionPlan {
+ public:
+  /// \param device    runs the kernels; must outlive the plan
+  /// \param step      which kernel
+  /// \param shape     validated here
+  /// \param sequences at least one; their query rows must not overlap
+  /// \param split     how decode is split; used from step 5 on
+  /// \throws InputError when there is no kernel for the shape
+  AttentionPlan(Device& device, AttentionStep step, const AttentionShape& shape,
+                std::span<const SequenceRows> sequences, const SplitOptions& split = {});
+
+  /// out = softmax(scale * q K^T) V for every query row and head; head h reads KV head
+  /// h / group_size. A row that sees no key gives out = 0 and lse = -inf. Queued on the stream: the
+  /// call does not wait.
+  ///
+  /// \param q   [num_q_rows, num_q_heads, head_dim] device
+  /// \param k   [num_kv_rows, num_kv_heads, head_dim] device, elements of shape.kv_dtype
+  /// \param v   as k
+  /// \param out as q, written
+  /// \param lse [num_q_rows, num_q_heads] device, written; null when nobody asks
+  /// \throws std::runtime_error when a launch fails
+  void run(const float* q, const void* k, const void* v, float* out, float* lse = nullptr,
+           Stream stream = nullptr) const;
+
+  /// Working memory in bytes: the score matrix of step 1, the partial results of step 5.
+  std::int64_t workspace_bytes() const;
+  /// The work items of step 5; empty for the others.
+  std::span<const SplitItem> split_items() const { return split_plan_.items; }
+  /// The whole plan of step 5; empty for the others.
+  const SplitPlan& split_plan() const { return split_plan_; }
+
+ private:
+  Device* device_;
+  AttentionStep step_;
+  AttentionLaunch launch_;
+  DeviceBuffer<SequenceRows> sequences_;
+  mutable DeviceBuffer<float> scores_;
+  SplitPlan split_plan_;
+  SplitBuffers split_buffers_;
+};
+
+/// The host entries of one build, indexed by step number - 1.
+struct AttentionKernels {
+  void (*launch[std::size(kAttentionSteps)])(const AttentionLaunch&);
+};
+namespace emulated {
+const AttentionKernels& attention_kernels();
+}
+namespace checked {
+const AttentionKernels& attention_kernels();
+}
+namespace gpu {
+const AttentionKernels& attention_kernels();
+}
+
+}  // namespace kv

@@ -1,0 +1,71 @@
+// Bytes of global memory that a step of the ladder moves: predicted from the lengths alone, to be
+// held against what the checked build counts.
+//
+// Counted as the emulator counts: whole sectors of 32 bytes for each request of a warp, no caches.
+// A row of any head_dim of kHeadDims fills whole sectors, so only single floats (lse, scores) cost
+// more than their own bytes. The tables of the host, of sequences and of work items, are left out:
+// some 24 bytes that every warp reads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attention/attention.hpp"
+#include "attention/split_plan.hpp"
+
+namespace kv {
+
+namespace emulator {
+struct Counters;
+}
+
+/// Bytes by array.
+struct AttentionTraffic {
+  std::int64_t q = 0;                ///< read
+  std::int64_t k = 0;                ///< read
+  std::int64_t v = 0;                ///< read
+  std::int64_t out = 0;              ///< written
+  std::int64_t lse = 0;              ///< written
+  std::int64_t scratch_written = 0;  ///< scores of step 1, partial results of step 5
+  std::int64_t scratch_read = 0;     ///< the same
+
+  std::int64_t loads() const { return q + k + v + scratch_read; }
+  std::int64_t stores() const { return out + lse + scratch_written; }
+  std::int64_t total() const { return loads() + stores(); }
+};
+
+/// What any kernel must move: q, every K and V row that some query sees, out, and lse when asked
+/// for, each once and in bytes, not sectors.
+///
+/// \param shape     heads, format and mask
+/// \param sequences as given to AttentionPlan
+/// \param with_lse  whether lse is written
+AttentionTraffic least_traffic(const AttentionShape& shape, std::span<const SequenceRows> sequences,
+                               bool with_lse);
+
+/// Step 1: each row reads its K, stores its scores, reads them twice, reads its V.
+AttentionTraffic two_pass_traffic(const AttentionShape& shape,
+                                  std::span<const SequenceRows> sequences, bool with_lse);
+/// Step 2: each row reads its K and V.
+AttentionTraffic online_traffic(const AttentionShape& shape,
+                                std::span<const SequenceRows> sequences, bool with_lse);
+/// Step 3: each block of tiled_rows() query rows reads the K and V that its last row sees.
+AttentionTraffic tiled_traffic(const AttentionShape& shape, std::span<const SequenceRows> sequences,
+                               bool with_lse);
+/// Step 4: the same with blocks of kTensorCoreRows query rows.
+AttentionTraffic tensor_core_traffic(const AttentionShape& shape,
+                                     std::span<const SequenceRows> sequences, bool with_lse);
+/// Step 5. \param plan who reads which keys
+AttentionTraffic split_kv_traffic(const AttentionShape& shape,
+                                  std::span<const SequenceRows> sequences, bool with_lse,
+                                  const SplitPlan& plan);
+
+/// The function of a step. \param plan used by step 5
+AttentionTraffic predicted_traffic(AttentionStep step, const AttentionShape& shape,
+                                   std::span<const SequenceRows> sequences, bool with_lse,
+                                   const SplitPlan& plan = {});
+
+/// What was counted, without the reads of the host's tables: equal to the predicted total().
+std::int64_t counted_bytes(const emulator::Counters& counters);
+
+}  // namespace kv

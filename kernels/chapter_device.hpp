@@ -1,0 +1,51 @@
+// Where a chapter's attention runs: what --device and --step choose.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device.hpp"
+#include "kv/attention/over_spans.hpp"
+#include "kv/cache/sequence_state.hpp"
+#include "kv/config.hpp"
+#include "kv/report/options.hpp"
+
+namespace kv {
+
+/// The options of chapters with kernels.
+struct KernelOptions {
+  int step = 0;  ///< of the ladder, for prefill and decode alike; 0: the best for each
+
+  /// What run_chapter() takes; this must outlive it.
+  ChapterExtras extras();
+};
+
+/// The attention of a run and the caches that it reads, on the device that the options name.
+class ChapterDevice {
+ public:
+  /// \param options --device and --kv-dtype are read
+  /// \param kernels --step
+  /// \param config  the model's shape
+  /// \throws InputError when there is no such device, or no kernel for the model's heads or format
+  ChapterDevice(const ChapterOptions& options, const KernelOptions& kernels,
+                const ModelConfig& config);
+
+  /// For forward() and prefill(): attend() of chapter 2 on the cpu, kernels elsewhere.
+  const Attention& attention() const { return attention_; }
+  /// An empty cache that attention() can read.
+  std::unique_ptr<SequenceState> make_cache(std::int64_t capacity) const;
+  /// For the report, e.g. "emulator, 2 threads: tiled, split_kv for one new token".
+  const std::string& description() const { return description_; }
+  /// Format in which q and the weights of V are multiplied: 16 bit on tensor cores, else fp32.
+  DType product_dtype() const { return product_dtype_; }
+
+ private:
+  Backend backend_;
+  ModelConfig config_;
+  KvDType kv_dtype_;
+  Attention attention_;
+  std::string description_;
+  DType product_dtype_ = DType::f32;
+};
+
+}  // namespace kv
