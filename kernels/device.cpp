@@ -30,8 +30,8 @@ class EmulatedDevice final : public Device {
     void* memory =
         emulator::allocate_global(bytes, {where.file_name(), static_cast<int>(where.line())});
     if (!memory)
-      throw std::runtime_error("no memory for " + std::to_string(bytes) +
-                               " bytes of the emulated device");
+      throw OutOfDeviceMemory("no memory for " + std::to_string(bytes) +
+                              " bytes of the emulated device");
     return memory;
   }
   void free(void* memory) noexcept override { emulator::free_global(memory); }

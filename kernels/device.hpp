@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <source_location>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,12 @@ bool has_gpu();
 /// \throws InputError when the option is unknown, or gpu and there is none
 Backend choose_backend(std::string_view option);
 
+/// The device has no memory left for an allocation; it goes on working.
+class OutOfDeviceMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Memory and time of a device that runs kernels.
 class Device {
  public:
@@ -47,7 +54,7 @@ class Device {
   virtual int compute_capability() const = 0;
 
   /// \return memory of the device; never null, and at least 256-byte aligned
-  /// \throws std::runtime_error when there is none left
+  /// \throws OutOfDeviceMemory when there is none left
   virtual void* allocate(std::size_t bytes, std::source_location where) = 0;
   virtual void free(void* memory) noexcept = 0;
 

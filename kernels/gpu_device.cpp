@@ -10,8 +10,11 @@ namespace kv {
 namespace {
 
 void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // told here: whoever asks after the next launch must not hear it again
+  const std::string text = std::string(what) + ": " + cudaGetErrorString(error);
+  if (error == cudaErrorMemoryAllocation) throw OutOfDeviceMemory(text);
+  throw std::runtime_error(text);
 }
 
 cudaStream_t cuda(Stream stream) { return reinterpret_cast<cudaStream_t>(stream); }

@@ -59,7 +59,7 @@ everything_there() {
 
 run_kv() {  # ARGUMENTS...; sets output and status
   output=$(cd "$work" && env -i PATH="$work/bin" WORK="$work" KV_OS_RELEASE="$work/os-release" \
-    KV_TOOLKIT="$work/no-toolkit" \
+    KV_TOOLKIT="$work/no-toolkit" KV_GPU_FILE="$work/no-gpu" \
     ${CXX_FOR_KV:+CXX="$CXX_FOR_KV"} bash repo/kv "$@" </dev/null 2>&1)
   status=$?
 }
@@ -85,7 +85,8 @@ check "status 0" ends_with 0
 for word in "run " "test " "bench " "sass " "model NAME"; do check "lists $word" says "$word"; done
 
 begin "what it does not know it refuses" debian 12
-for words in "frobnicate" "run --bogus" "run --prompt" "run extra" "test --prompt x" "bench --fast" "sass --fast" "sass --arch" "sass sm_90" \
+for words in "frobnicate" "run --bogus" "run --prompt" "run extra" "test --prompt x" "bench --fast" "bench --quick" "bench --device" \
+  "bench --device tpu" "bench --device gpu --rounds 3" "sass --fast" "sass --arch" "sass sm_90" \
   "model" "model gpt9" "model smollm2 --force" "run --json x"; do
   # shellcheck disable=SC2086
   run_kv $words
@@ -223,6 +224,46 @@ run_kv run
 echo "KV_NVCC:FILEPATH=KV_NVCC-NOTFOUND" >>"$work/repo/build/default/CMakeCache.txt"
 run_kv sass
 check "configures afresh" grep -q -- "--preset default --fresh" "$work/calls"
+
+begin "the benchmark of the CPU" debian 13
+everything_there
+run_kv run
+for name in bench_kernels bench_decoder; do cp "$work/chapter" "$work/repo/build/default/bin/$name"; done
+run_kv bench --device cpu --rounds 3
+check "status 0" ends_with 0
+check "is what it was" says "bench_decoder got:--rounds 3"
+
+begin "the benchmark of a GPU" debian 13
+everything_there
+mkdir -p "$work/repo/tests/bench"
+echo 'echo "gpu.sh got:$* seconds:$((KV_GPU_SECONDS > 0))"; exit "${GPU_STATUS:-0}"' >"$work/repo/tests/bench/gpu.sh"
+run_kv bench --device gpu
+check "status 2 without nvcc" ends_with 2
+check "says so in one line" [ "$output" = "kv: there is no nvcc: install the CUDA toolkit, or name the compiler by CUDACXX" ]
+fake nvcc 'exit 0'
+run_kv bench --device gpu
+check "status 2 without a GPU" ends_with 2
+check "says so in one line" [ "$(echo "$output" | grep -c '')" -eq 1 ]
+check "and what" says "there is no GPU"
+fake nvidia-smi 'echo "No devices were found"; exit 6'
+run_kv bench --device=gpu
+check "a driver without a GPU is no GPU" ends_with 2
+check "builds nothing" silent_on "build: "
+fake nvidia-smi 'echo "GPU 0: NVIDIA H200"'
+run_kv bench --device gpu
+check "status 0 with one" ends_with 0
+check "configures with CUDA" grep -q -- "--preset default -DKV_CUDA=ON" "$work/calls"
+check "builds what it needs" grep -q -- "--target gpu_bench" "$work/calls"
+check "runs it with a limit" says "gpu.sh got:build/default seconds:1"
+run_kv bench --device gpu --quick
+check "passes --quick on" says "gpu.sh got:build/default --quick"
+check "configures afresh as long as the folder has no CUDA" grep -q -- "--fresh -DKV_CUDA=ON" "$work/calls"
+echo "KV_CUDA:STRING=ON" >>"$work/repo/build/default/CMakeCache.txt"
+run_kv bench --device gpu
+check "and not after that" says "configure: up to date"
+echo 'exit 1' >"$work/repo/tests/bench/gpu.sh"
+run_kv bench --device gpu
+check "a failure is its status" ends_with 1
 
 begin "a chapter that fails" debian 13
 everything_there

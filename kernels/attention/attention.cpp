@@ -44,7 +44,7 @@ void AttentionShape::validate(AttentionStep step) const {
   heads.validate();
   if (std::ranges::find(kHeadDims, heads.head_dim) == std::end(kHeadDims)) {
     std::string known;
-    for (const int head_dim : kHeadDims) known += " " + std::to_string(head_dim);
+    for (const int head_dim : kHeadDims) known.append(" ").append(std::to_string(head_dim));
     throw InputError("head_dim " + std::to_string(heads.head_dim) +
                      ": there is no kernel for it, only for" + known +
                      "; take another model, or --device cpu");
@@ -62,14 +62,16 @@ void AttentionShape::validate(AttentionStep step) const {
 void AttentionShape::validate(AttentionStep step, const Device& device) const {
   validate(step);
   // Before 8.0 tensor cores know no bf16, and the registers do not suffice for head_dim 256.
-  if (step == AttentionStep::tensor_core && device.compute_capability() < 80 &&
-      (kv_dtype == DType::bf16 || heads.head_dim > 128))
-    throw InputError("step 4 (tensor_core) in " + std::string(info(kv_dtype).name) +
-                     " with head_dim " + std::to_string(heads.head_dim) +
-                     " needs a GPU of compute capability 8.0, and this one has " +
-                     std::to_string(device.compute_capability() / 10) + "." +
-                     std::to_string(device.compute_capability() % 10) +
-                     ", which takes F16 up to head_dim 128; take another --step");
+  const int has = device.compute_capability();
+  if (step != AttentionStep::tensor_core || has >= 80 ||
+      (kv_dtype == DType::f16 && heads.head_dim <= 128))
+    return;
+  std::string message = "step 4 (tensor_core) in ";
+  message += info(kv_dtype).name;
+  message += " with head_dim " + std::to_string(heads.head_dim);
+  message += " needs a GPU of compute capability 8.0; this one has " + std::to_string(has / 10);
+  message.append(".").append(std::to_string(has % 10));
+  throw InputError(message + ", which takes F16 up to head_dim 128; take another --step");
 }
 
 AttentionPlan::AttentionPlan(Device& device, AttentionStep step, const AttentionShape& shape,

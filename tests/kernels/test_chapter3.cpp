@@ -9,11 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "attention/device_attention.hpp"
-#include "kv/agreement.hpp"
+#include "decoder_pair.hpp"
 #include "kv/attention/reference.hpp"
-#include "kv/cache/contiguous.hpp"
-#include "kv/generate.hpp"
 #include "support/attention_check.hpp"
 #include "support/random_model.hpp"
 #include "support/real_models.hpp"
@@ -23,85 +20,10 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 using kv::AttentionStep, kv::AttentionSteps, kv::Backend, kv::DType;
-using kv_test::RandomModelShape;
-using Tokens = std::span<const kv::TokenId>;
+using kv_test::feed_all, kv_test::Pair, kv_test::random_tokens, kv_test::RandomModelShape;
+using kv_test::Tokens;
 
 constexpr AttentionSteps both(AttentionStep step) { return {step, step}; }
-
-std::vector<kv::TokenId> random_tokens(int count, int vocab_size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<kv::TokenId> tokens(count);
-  for (kv::TokenId& token : tokens)
-    token = static_cast<kv::TokenId>(random() % static_cast<unsigned>(vocab_size));
-  return tokens;
-}
-
-double max_abs(std::span<const float> values) {
-  double largest = 0.0;
-  for (const float value : values) largest = std::max(largest, std::fabs(double{value}));
-  return largest;
-}
-
-// The same model on the CPU and on a device, fed the same tokens.
-class Pair {
- public:
-  Pair(const kv::Model& model, AttentionSteps steps, DType dtype, std::int64_t capacity,
-       Backend backend = Backend::emulated)
-      : model_(model),
-        dtype_(dtype),
-        product_dtype_(steps.prefill == AttentionStep::tensor_core ? dtype : DType::f32),
-        attention_(std::make_shared<kv::DeviceAttention>(kv::device(backend), model.config.heads,
-                                                         dtype, steps)),
-        expected_(model.config, capacity, dtype),
-        actual_(kv::device(backend), model.config, capacity, dtype) {}
-
-  // Runs the tokens through both; every logit within the bound, and where the best is further ahead
-  // than both could err, the same is the best. \return whether all rows were decided so
-  bool feed(Tokens tokens) {
-    const kv::RowMajor expected = kv::forward_all(model_, expected_, tokens);
-    const kv::RowMajor actual =
-        kv::forward_all(model_, actual_, tokens, nullptr, std::ref(*attention_));
-    bool decided = true;
-    for (std::int64_t r = 0; r < expected.rows(); ++r)
-      decided = check_row({expected.row(r).data(), expected.row(r).data() + expected.cols()},
-                          {actual.row(r).data(), actual.row(r).data() + actual.cols()}) &&
-                decided;
-    REQUIRE(actual_.length() == expected_.length());
-    return decided;
-  }
-
- private:
-  bool check_row(const std::vector<float>& expected, const std::vector<float>& actual) {
-    const double atol = kv::logits_atol(model_.config, dtype_, max_abs(expected), product_dtype_);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      INFO("position " << expected_.length() << ", logit " << i << ": " << actual[i]
-                       << ", expected " << expected[i] << ", bound " << atol);
-      REQUIRE(std::fabs(double{actual[i]} - expected[i]) <= atol);
-    }
-    std::vector<float> best(expected);
-    std::partial_sort(best.begin(), best.begin() + 2, best.end(), std::greater<>());
-    if (double{best[0]} - best[1] <= 2 * atol) return false;
-    REQUIRE(kv::argmax(actual) == kv::argmax(expected));
-    return true;
-  }
-
-  const kv::Model& model_;
-  DType dtype_, product_dtype_;
-  std::shared_ptr<kv::DeviceAttention> attention_;
-  kv::ContiguousCache expected_;
-  kv::DeviceCache actual_;
-};
-
-// Prompt in chunks, then token by token.
-int feed_all(Pair& pair, Tokens tokens, std::size_t prompt_len, std::size_t chunk) {
-  int num_decided = 0;
-  for (std::size_t at = 0; at < tokens.size();) {
-    const std::size_t count = at < prompt_len ? std::min(chunk, prompt_len - at) : 1;
-    num_decided += pair.feed(tokens.subspan(at, count));
-    at += count;
-  }
-  return num_decided;
-}
 
 RandomModelShape shape_of(int head_dim, int group, unsigned seed) {
   return {.num_layers = 2,
@@ -213,23 +135,23 @@ TEST_CASE("device attention: the log-sum-exp comes down for those who ask", "[ke
   const kv::AttentionItem items[] = {{q.data(), 150, 3, &first, out1.data(), nullptr},
                                      {q.data() + 450, 150, 1, &second, out2.data(), lse2.data()}};
   kv::DeviceAttention attention(device, config.heads, DType::f32, {});
-  attention(items, config.heads, 0, 0.25f);
-
-  const auto expect = [&](int t, int q_len, const auto& k, const auto& v, int kv_len,
-                          const std::vector<float>& out) {
-    std::vector<float> packed;
-    for (int i = t; i < t + q_len; ++i)
-      packed.insert(packed.end(), q.begin() + i * 150, q.begin() + i * 150 + 128);
-    const auto exact = kv::reference_attention(packed.data(), k.data(), v.data(), config.heads,
-                                               q_len, kv_len, 0.25);
-    const double atol = kv_test::attention_atol(exact.score_mass, exact.max_abs_value);
-    for (std::size_t i = 0; i < out.size(); ++i) REQUIRE(std::fabs(out[i] - exact.out[i]) <= atol);
-    return exact;
-  };
-  expect(0, 3, k1, v1, 8, out1);
-  const auto exact = expect(3, 1, k2, v2, 11, out2);
-  for (int h = 0; h < 4; ++h)
-    CHECK(std::fabs(lse2[h] - exact.lse[h]) <= kv_test::attention_atol(exact.score_mass, 1.0));
+  for (const float scale : {0.25f, 0.5f}) {  // the same rows: only the scale makes a new plan
+    attention(items, config.heads, 0, scale);
+    const auto expect = [&](int t, int q_len, const auto& k, const auto& v, int kv_len,
+                            const std::vector<float>& out) {
+      std::vector<float> packed;
+      for (int i = t; i < t + q_len; ++i)
+        packed.insert(packed.end(), q.begin() + i * 150, q.begin() + i * 150 + 128);
+      const auto exact = kv::reference_attention(packed.data(), k.data(), v.data(), config.heads,
+                                                 q_len, kv_len, scale);
+      kv_test::require_close(out, exact.out,
+                             kv_test::attention_atol(exact.score_mass, exact.max_abs_value));
+      return exact;
+    };
+    expect(0, 3, k1, v1, 8, out1);
+    const auto exact = expect(3, 1, k2, v2, 11, out2);
+    kv_test::require_close(lse2, exact.lse, kv_test::attention_atol(exact.score_mass, 1.0));
+  }
 }
 
 TEST_CASE("device attention: states that it cannot read are refused", "[kernels][chapter3]") {

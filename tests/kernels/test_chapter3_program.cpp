@@ -107,6 +107,28 @@ TEST_CASE("chapter 3's program: 16-bit caches take tensor cores for the prompt",
   CHECK(report_line(outcome.out, "KV bytes per token") == "1,024");
 }
 
+TEST_CASE("chapter 3's device: only tensor cores round products, and so widen the bound",
+          "[kernels][programs]") {
+  kv::ModelConfig config;
+  config.num_layers = 1;
+  config.heads = {4, 2, 32};
+  const auto product_dtype = [&](const std::string& device, kv::DType dtype, int step) {
+    kv::ChapterOptions options;
+    options.device = device;
+    options.kv_dtype = dtype;
+    kv::KernelOptions kernels;
+    kernels.step = step;
+    const kv::ChapterDevice chosen(options, kernels, config);
+    CHECK(chosen.make_cache(3)->capacity() == 3);
+    return chosen.product_dtype();
+  };
+  CHECK(product_dtype("emulated", kv::DType::bf16, 0) == kv::DType::bf16);
+  CHECK(product_dtype("emulated", kv::DType::f16, 4) == kv::DType::f16);
+  CHECK(product_dtype("emulated", kv::DType::f16, 3) == kv::DType::f32);
+  CHECK(product_dtype("emulated", kv::DType::f32, 0) == kv::DType::f32);
+  CHECK(product_dtype("cpu", kv::DType::bf16, 0) == kv::DType::f32);
+}
+
 TEST_CASE("chapter 3's program: JSON, CSV and the picture are written", "[kernels][programs]") {
   const fs::path json_path = scratch() / "three.json", csv_path = scratch() / "three.csv";
   const fs::path svg_path = scratch() / "three.svg";

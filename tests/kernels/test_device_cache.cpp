@@ -187,6 +187,10 @@ TEST_CASE("device cache: caches that share memory never touch each other's rows"
   };
   append(b, expected_b, 5);
   append(a, expected_a, 3);
+  b.truncate(2);
+  expected_b.truncate(2);
+  require_same(a, expected_a, config);
+  require_same(b, expected_b, config);
   a.truncate(0);
   expected_a.truncate(0);
   append(a, expected_a, 2);

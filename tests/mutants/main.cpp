@@ -6,6 +6,7 @@
 //          error             a launch fails in the fast build
 //          a fault's name    the checked build reports it, e.g. "race on shared memory"
 //          nothing           no check may notice: for the kernel without a bug
+#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -28,8 +29,11 @@ using Findings = std::map<std::string, std::string>;
 // keys, empty sequences, tails, sharp scores.
 std::vector<kv_test::AttentionProblem> problems(AttentionStep step) {
   using kv_test::Lengths;
-  const std::vector<std::vector<Lengths>> batches = {
+  std::vector<std::vector<Lengths>> batches = {
       {{70, 70}}, {{70, 17}}, {{17, 133}}, {{1, 130}, {1, 67}, {1, 0}, {1, 1}}, {{0, 5}, {3, 64}}};
+  // Step 5 gives every query row CTAs of its own: a few rows say as much.
+  if (step == AttentionStep::split_kv)
+    batches = {{{5, 70}}, {{7, 3}}, {{1, 130}, {1, 67}, {1, 0}, {1, 1}}};
   const kv::DType dtype = step == AttentionStep::tensor_core ? kv::DType::f16 : kv::DType::f32;
   std::vector<kv_test::AttentionProblem> list;
   unsigned seed = 1;
@@ -40,6 +44,11 @@ std::vector<kv_test::AttentionProblem> problems(AttentionStep step) {
           kv_test::random_problem({{4, 2, 64}, dtype, 0.125f, causal}, lengths, seed++, spread));
     }
   }
+  // Scores far below zero: q and k point in opposite directions.
+  const std::vector<Lengths> low = {{5, 40}};
+  list.push_back(kv_test::random_problem({{4, 2, 64}, dtype, 0.125f, true}, low, seed));
+  for (float& x : list.back().q) x = -std::fabs(x) * 1000.0f;
+  for (float& x : list.back().k) x = std::fabs(x);
   return list;
 }
 
