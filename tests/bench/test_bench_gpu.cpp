@@ -51,7 +51,7 @@ Circumstances on(Backend backend) {
 
 }  // namespace
 
-TEST_CASE("bench_gpu: medians, extremes and counts are those of the times", "[bench]") {
+TEST_CASE("medians, extremes and counts are those of the times", "[bench]") {
   CHECK(summarize({3.0}).median_ms == 3.0);
   const Timing odd = summarize({5.0, 1.0, 2.0});
   CHECK(odd.median_ms == 2.0);
@@ -62,7 +62,7 @@ TEST_CASE("bench_gpu: medians, extremes and counts are those of the times", "[be
   CHECK_THROWS_AS(summarize({}), std::invalid_argument);
 }
 
-TEST_CASE("bench_gpu: repetitions keep to their least, their most and their time", "[bench]") {
+TEST_CASE("repetitions keep to their least, their most and their time", "[bench]") {
   kv::Device& device = kv::device(Backend::emulated);
   int runs = 0;
   const auto work = [&] { ++runs; };
@@ -71,7 +71,7 @@ TEST_CASE("bench_gpu: repetitions keep to their least, their most and their time
   CHECK(measure(device, {0.0, 1e9, 3, 7}, work).repetitions == 7);
 }
 
-TEST_CASE("bench_gpu: bytes and operations are those of the shapes", "[bench]") {
+TEST_CASE("bytes and operations are those of the shapes", "[bench]") {
   const std::vector<Case> all = cases(Scale::gpu());
   // 16 sequences, 32 heads of 128, 8192 keys in bf16; q and out fp32.
   const Case& decode = find(all, AttentionStep::split_kv, "decode");
@@ -87,7 +87,7 @@ TEST_CASE("bench_gpu: bytes and operations are those of the shapes", "[bench]") 
   CHECK_FALSE(find(all, AttentionStep::split_kv, "decode, one long, many short").is_uniform());
 }
 
-TEST_CASE("bench_gpu: decode reads more than any cache holds, and every case fits", "[bench]") {
+TEST_CASE("decode reads more than any cache holds, and every case fits", "[bench]") {
   for (const Case& c : cases(Scale::gpu())) {
     INFO(c.name);
     if (c.is_decode()) CHECK(c.bytes() > 1'000'000'000);
@@ -96,7 +96,7 @@ TEST_CASE("bench_gpu: decode reads more than any cache holds, and every case fit
   }
 }
 
-TEST_CASE("bench_gpu: cases have names of their own, and goals name a case above", "[bench]") {
+TEST_CASE("cases have names of their own, and goals name a case above", "[bench]") {
   std::set<std::pair<AttentionStep, std::string>> seen;
   for (const Case& c : cases(Scale::gpu())) {
     INFO(c.name);
@@ -114,7 +114,7 @@ TEST_CASE("bench_gpu: cases have names of their own, and goals name a case above
   for (const Case& c : cases(Scale::gpu(), true)) CHECK(c.goal.kind != Goal::Kind::none);
 }
 
-TEST_CASE("bench_gpu: rates, shares and floors come from the faster limits", "[bench]") {
+TEST_CASE("rates, shares and floors come from the faster limits", "[bench]") {
   const std::vector<Case> all = cases(Scale::gpu());
   const LimitPair limits = known_limits();
   CHECK_THAT(limits.copy_rate(), WithinRel(1e12));
@@ -134,7 +134,7 @@ TEST_CASE("bench_gpu: rates, shares and floors come from the faster limits", "[b
   CHECK_THAT(prefill.floor_ms, WithinRel(full.flops() / 1e14 * 1e3));
 }
 
-TEST_CASE("bench_gpu: goals are met from their bound on", "[bench]") {
+TEST_CASE("goals are met from their bound on", "[bench]") {
   const std::vector<Case> all = cases(Scale::gpu());
   const LimitPair limits = known_limits();
   const auto met = [&](const Case& c, double ms, std::span<const Result> others = {}) {
@@ -157,7 +157,7 @@ TEST_CASE("bench_gpu: goals are met from their bound on", "[bench]") {
       met(find(all, AttentionStep::tiled, "prefill causal, head_dim 128"), 1.0).has_value());
 }
 
-TEST_CASE("bench_gpu: the limits' kernels do what is counted, without a fault", "[bench]") {
+TEST_CASE("the limits' kernels do what is counted, without a fault", "[bench]") {
   for (const Backend backend : {Backend::emulated, Backend::checked}) {
     INFO(kv::name(backend));
     kv::Device& device = kv::device(backend);
@@ -210,12 +210,12 @@ TEST_CASE("bench_gpu: the limits' kernels do what is counted, without a fault", 
   }
 }
 
-TEST_CASE("bench_gpu: operations of the matrix products are counted by hand", "[bench]") {
+TEST_CASE("operations of the matrix products are counted by hand", "[bench]") {
   // 3 CTAs of 8 warps, 5 rounds of 8 products of 16 x 8 x 16 multiply-adds.
   CHECK(multiply_flops(3, 5) == 3.0 * 8 * 5 * 8 * 2 * 2048);
 }
 
-TEST_CASE("bench_gpu: every case computes attention, checked by the oracle", "[bench]") {
+TEST_CASE("every case computes attention, checked by the oracle", "[bench]") {
   kv::Device& device = kv::device(Backend::emulated);
   for (const Case& c : cases(Scale::tiny())) {
     INFO(static_cast<int>(c.step) << " " << c.name);
@@ -228,8 +228,7 @@ TEST_CASE("bench_gpu: every case computes attention, checked by the oracle", "[b
   }
 }
 
-TEST_CASE("bench_gpu: a case without a kernel or without memory is skipped with the reason",
-          "[bench]") {
+TEST_CASE("a case without a kernel or without memory is skipped with the reason", "[bench]") {
   kv::Device& device = kv::device(Backend::emulated);
   Case c = cases(Scale::tiny()).front();
   c.shape.heads.head_dim = 48;
@@ -240,7 +239,7 @@ TEST_CASE("bench_gpu: a case without a kernel or without memory is skipped with 
   CHECK_THAT(run_case(device, c, Effort::once()).skipped, ContainsSubstring("no memory"));
 }
 
-TEST_CASE("bench_gpu: a GPU's figures are printed with shares and goals", "[bench]") {
+TEST_CASE("a GPU's figures are printed with shares and goals", "[bench]") {
   const std::vector<Case> all = cases(Scale::gpu());
   std::vector<Result> results = {
       timed(find(all, AttentionStep::split_kv, "decode"), 4.0),
@@ -265,7 +264,7 @@ TEST_CASE("bench_gpu: a GPU's figures are printed with shares and goals", "[benc
   CHECK_THAT(json, ContainsSubstring("\"skipped\": \"no memory\""));
 }
 
-TEST_CASE("bench_gpu: an emulated time is never a rate, a share or a goal", "[bench]") {
+TEST_CASE("an emulated time is never a rate, a share or a goal", "[bench]") {
   const std::vector<Case> all = cases(Scale::tiny());
   std::vector<Result> results;
   for (const Case& c : all) results.push_back(timed(c, 1e-9));  // would meet every goal
@@ -281,7 +280,7 @@ TEST_CASE("bench_gpu: an emulated time is never a rate, a share or a goal", "[be
     CHECK_THAT(json, !ContainsSubstring(key));
 }
 
-TEST_CASE("bench_gpu: the program tries itself out without a GPU", "[bench]") {
+TEST_CASE("the program tries itself out without a GPU", "[bench]") {
   const std::string json = (kv_test::scratch() / "gpu.json").string();
   const kv_test::Outcome outcome =
       kv_test::run("bench_gpu", "--device emulated --quick --json " + json);
@@ -292,7 +291,7 @@ TEST_CASE("bench_gpu: the program tries itself out without a GPU", "[bench]") {
   CHECK_THAT(kv_test::slurp(json), ContainsSubstring("\"emulated\": true"));
 }
 
-TEST_CASE("bench_gpu: without a GPU it says so in one line", "[bench]") {
+TEST_CASE("without a GPU it says so in one line", "[bench]") {
   if (kv::has_gpu()) SKIP("there is a GPU");
   kv_test::expect_refusal("bench_gpu", "", "there is no GPU");
 }

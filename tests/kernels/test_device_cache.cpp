@@ -89,8 +89,9 @@ TEST_CASE("device cache: it holds the bytes of the contiguous cache after any op
   const auto dtype = GENERATE(DType::f32, DType::f16, DType::bf16);
   const auto seed = GENERATE(1u, 2u, 3u);
   std::mt19937 random(seed);
-  const auto config = shape(1 + static_cast<int>(random() % 3), 1 + static_cast<int>(random() % 3),
-                            static_cast<int>(random() % 5) + 3);
+  const int num_layers = 1 + static_cast<int>(random() % 3);
+  const int num_kv_heads = 1 + static_cast<int>(random() % 3);
+  const auto config = shape(num_layers, num_kv_heads, 3 + static_cast<int>(random() % 5));
   const std::int64_t capacity = 9;
   kv::DeviceCache on_device(emulated(), config, capacity, dtype);
   kv::ContiguousCache expected(config, capacity, dtype);

@@ -46,7 +46,7 @@ void require_agreement(const AttentionProblem& p, const AttentionResult& a,
 
 }  // namespace
 
-TEST_CASE("every step computes attention in every format and head size", "[kernels]") {
+TEST_CASE("every step computes attention in every format and head size", "[kernels][big]") {
   for_each_step([](const StepUnderTest& step, DType dtype) {
     for (const int head_dim : kv::kHeadDims)
       for (const bool causal : {true, false}) {
@@ -58,7 +58,7 @@ TEST_CASE("every step computes attention in every format and head size", "[kerne
   });
 }
 
-TEST_CASE("every step is free of faults in every order of threads", "[kernels]") {
+TEST_CASE("every step is free of faults in every order of threads", "[kernels][big]") {
   for_each_step([](const StepUnderTest& step, DType dtype) {
     for (const int head_dim : {32, 80}) {
       INFO("head_dim " << head_dim);
@@ -76,7 +76,8 @@ TEST_CASE("every step is free of faults in every order of threads", "[kernels]")
   });
 }
 
-TEST_CASE("every step is free of faults in every head size, with and without a mask", "[kernels]") {
+TEST_CASE("every step is free of faults in every head size, with and without a mask",
+          "[kernels][big]") {
   for_each_step([](const StepUnderTest& step, DType dtype) {
     for (const int head_dim : kv::kHeadDims) {
       INFO("head_dim " << head_dim);

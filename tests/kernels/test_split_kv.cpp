@@ -74,7 +74,8 @@ std::uint64_t num_launches(const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("split_kv: every head size and format agrees with the oracle", "[kernels][split_kv]") {
+TEST_CASE("split_kv: every head size and format agrees with the oracle",
+          "[kernels][big][split_kv]") {
   // Chunks of 40: lengths around one, and several, of them; 0 and 1; more than one step of a CTA.
   const Lengths lengths[] = {{1, 0}, {1, 1}, {1, 39}, {1, 40}, {1, 41}, {1, 127}, {1, 263}};
   const Lengths few[] = {{1, 0}, {1, 41}, {1, 83}};
@@ -88,7 +89,7 @@ TEST_CASE("split_kv: every head size and format agrees with the oracle", "[kerne
 }
 
 TEST_CASE("split_kv: any order of threads gives the same bits, without a report",
-          "[kernels][split_kv]") {
+          "[kernels][big][split_kv]") {
   const Lengths lengths[] = {{1, 67}, {2, 30}, {1, 0}};
   for (const Backend backend : kBackends)
     for (const int head_dim : {80, 128}) {
@@ -134,7 +135,7 @@ TEST_CASE("split_kv: groups of 1, 2, 3 and 8 query heads read their KV head",
           backend, {8, 17});
 }
 
-TEST_CASE("split_kv: several query rows, and more rows than keys", "[kernels][split_kv]") {
+TEST_CASE("split_kv: several query rows, and more rows than keys", "[kernels][big][split_kv]") {
   const Lengths lengths[] = {{2, 150}, {5, 50}, {1, 12}, {0, 20}, {7, 3}, {5, 0}, {3, 3}};
   for (const bool causal : {true, false}) {
     const AttentionShape shape{{2, 1, 64}, DType::f32, usual_scale(64), causal};
@@ -201,7 +202,7 @@ TEST_CASE("split_kv: the steps before give the same within the arithmetic", "[ke
 }
 
 TEST_CASE("split_kv: each byte of K and V is read once per query head, and all else as predicted",
-          "[kernels][split_kv]") {
+          "[kernels][big][split_kv]") {
   const Lengths lengths[] = {{1, 0}, {1, 67}, {1, 130}, {2, 21}};
   for (const DType dtype : kFormats)
     for (const int head_dim : kv::kHeadDims)

@@ -100,7 +100,7 @@ class OldDevice final : public kv::Device {
 
 }  // namespace
 
-TEST_CASE("tensor cores: every length in every shape is within the bound", "[kernels]") {
+TEST_CASE("tensor cores: every length in every shape is within the bound", "[kernels][big]") {
   for (const DType dtype : k16Bit)
     for (const int head_dim : kv::kHeadDims)
       for (const bool causal : {true, false}) {
