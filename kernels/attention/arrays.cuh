@@ -24,8 +24,8 @@ struct AttentionArrays {
   float scale;
   bool causal;
 
-  /// The rows of a sequence. All kernels read the table here: counts of traffic leave it out by file
-  /// (traffic.hpp).
+  /// The rows of a sequence. All kernels read the table here: counts of traffic leave it out by
+  /// file (traffic.hpp).
   __device__ SequenceRows rows_of(int sequence) const { return sequences[sequence]; }
 
   /// KV head that query head h reads.

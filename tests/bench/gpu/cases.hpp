@@ -54,7 +54,7 @@ struct Scale {
 
   /// Over 1 GB of K and V for each case of decode: no GPU's cache keeps a part that matters.
   static Scale gpu() { return {4, 16, 4096, 16, 32, 8192, 131072, 32}; }
-  static Scale tiny() { return {2, 4, 24, 2, 4, 40, 256, 5}; }
+  static Scale tiny() { return {2, 4, 24, 2, 8, 40, 256, 5}; }
 };
 
 /// All cases, in the order of the table. \param only_with_goal leaves the others out

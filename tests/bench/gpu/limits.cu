@@ -34,9 +34,7 @@ __global__ void __launch_bounds__(kLimitThreads) copy_kernel(uint4* to, const ui
   const std::int64_t first =
       static_cast<std::int64_t>(blockIdx.x) * kLimitThreads * kCopiesPerThread + threadIdx.x;
   uint4 x[kCopiesPerThread];
-#pragma unroll  // the array must lie in registers
   for (int n = 0; n < kCopiesPerThread; ++n) x[n] = from[first + n * kLimitThreads];
-#pragma unroll
   for (int n = 0; n < kCopiesPerThread; ++n) to[first + n * kLimitThreads] = x[n];
 }
 

@@ -89,12 +89,13 @@ void check_row(kv::Device& device, const Launch& launch, const kv::SequenceRows&
   }
 }
 
-// The first and the last row of all, and one in the middle of the last sequence.
+// The first and the last row of all, two heads of the first, and a row amid the last sequence.
 void check_samples(kv::Device& device, const Launch& launch, Result& result) {
   const kv::SequenceRows &first = result.what.sequences.front(),
                          &last = result.what.sequences.back();
   const int last_head = result.what.shape.heads.num_q_heads - 1;
   check_row(device, launch, first, 0, 0, result);
+  check_row(device, launch, first, 0, (last_head + 1) / 2, result);
   check_row(device, launch, last, last.q_len - 1, last_head, result);
   if (last.q_len > 2) check_row(device, launch, last, last.q_len / 2, last_head / 2, result);
 }
