@@ -9,7 +9,7 @@ namespace kv {
 void store_rows(const float* from, std::int64_t count, KvDType dtype, std::byte* to) {
   switch (dtype) {
     case DType::f32:
-      std::memcpy(to, from, count * sizeof(float));
+      if (count > 0) std::memcpy(to, from, count * sizeof(float));
       return;
     case DType::f16:
       for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<f16*>(to)[i] = to_f16(from[i]);
