@@ -89,7 +89,7 @@ TEST_CASE("every step is free of faults in every head size, with and without a m
   });
 }
 
-TEST_CASE("every step agrees with the step before", "[kernels]") {
+TEST_CASE("every step agrees with the step before", "[kernels][big]") {
   for (const DType dtype : kFormats)
     for (const bool causal : {true, false}) {
       const AttentionProblem p = random_problem(grouped_shape(64, dtype, causal), kBatch, 3);
@@ -107,7 +107,7 @@ TEST_CASE("every step agrees with the step before", "[kernels]") {
     }
 }
 
-TEST_CASE("every step is right at the edges of its tiles", "[kernels]") {
+TEST_CASE("every step is right at the edges of its tiles", "[kernels][big]") {
   // In fp32: what is off by one must not hide in a tolerance. 16, 32 and 64 are tiles of somebody.
   for (const StepUnderTest& step : kSteps)
     for (const int head_dim : {64, 256}) {
@@ -123,7 +123,7 @@ TEST_CASE("every step is right at the edges of its tiles", "[kernels]") {
     }
 }
 
-TEST_CASE("every step stands scores of large spread", "[kernels]") {
+TEST_CASE("every step stands scores of large spread", "[kernels][big]") {
   for_each_step([](const StepUnderTest& step, DType dtype) {
     const Lengths lengths[] = {{40, 70}, {1, 200}};
     const AttentionProblem p = random_problem(grouped_shape(64, dtype, true), lengths, 4, 40.0f);
@@ -143,7 +143,7 @@ TEST_CASE("every step serves any number of query heads per KV head", "[kernels]"
   });
 }
 
-TEST_CASE("every step writes no lse when nobody asks", "[kernels]") {
+TEST_CASE("every step writes no lse when nobody asks", "[kernels][big]") {
   for_each_step([](const StepUnderTest& step, DType dtype) {
     const AttentionProblem p = random_problem(grouped_shape(64, dtype, true), kSmallBatch, 9);
     require_oracle(p, run(p, step.step, Backend::checked, false), step.looseness(dtype), false);
