@@ -233,10 +233,12 @@ TEST_CASE("a case without a kernel or without memory is skipped with the reason"
   Case c = cases(Scale::tiny()).front();
   c.shape.heads.head_dim = 48;
   CHECK_THAT(run_case(device, c, Effort::once()).skipped, ContainsSubstring("head_dim 48"));
+#ifndef KV_SANITIZER_RUNTIME  // AddressSanitizer ends a program that asks for so much
   c = cases(Scale::tiny()).front();
   c.step = AttentionStep::online;
   c.sequences.back().kv_begin = std::int64_t{1} << 48;
   CHECK_THAT(run_case(device, c, Effort::once()).skipped, ContainsSubstring("no memory"));
+#endif
 }
 
 TEST_CASE("a GPU's figures are printed with shares and goals", "[bench]") {
