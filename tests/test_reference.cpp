@@ -121,6 +121,17 @@ TEST_CASE("online softmax: the empty state is neutral", "[online]") {
   CHECK(softmax.l == 1.0f);
 }
 
+TEST_CASE("online softmax: a NaN score is never taken for a key that nobody sees", "[online]") {
+  const float nan = std::nanf("");
+  for (const std::vector<float>& scores :
+       {std::vector<float>{nan}, {nan, 1.0f}, {1.0f, nan}, {-INFINITY, nan, -INFINITY, 2.0f}}) {
+    kv::OnlineSoftmax softmax;
+    for (const float score : scores) softmax.push(score);
+    CHECK(std::isnan(softmax.l));
+    CHECK(std::isnan(softmax.log_sum_exp()));
+  }
+}
+
 TEST_CASE("online softmax: scores 100 and 0 neither overflow nor vanish", "[online]") {
   for (const float offset : {0.0f, 1e4f}) {
     kv::OnlineSoftmax softmax;

@@ -185,14 +185,14 @@ __device__ inline void write_rows(const AttentionArrays<T>& a, const Rows<kHeadD
   for (int r = 0; r < 2; ++r) {
     const float l = quad_sum(rows.l[r]);
     if (t + 8 * r >= sequence.q_len) continue;
-    const float inverse = l > 0.0f ? 1.0f / l : 0.0f;
+    const float inverse = l == 0.0f ? 0.0f : 1.0f / l;
     const std::int64_t row = a.q_index(sequence, t + 8 * r, h);
     float* const out = a.out + row * kHeadDim + threadIdx.x % 4 * 2;
     for (int i = 0; i < kHeadDim / 8; ++i)
       *reinterpret_cast<float2*>(out + 8 * i) =
           make_float2(rows.out[i][2 * r] * inverse, rows.out[i][2 * r + 1] * inverse);
     if (a.lse && threadIdx.x % 4 == 0)
-      a.lse[row] = l > 0.0f ? rows.m[r] * kLn2 + logf(l) : -INFINITY;
+      a.lse[row] = l == 0.0f ? -INFINITY : rows.m[r] * kLn2 + logf(l);
   }
 }
 

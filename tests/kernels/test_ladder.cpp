@@ -267,6 +267,23 @@ TEST_CASE("a step that leaves masked keys out lets no NaN of theirs through", "[
   }
 }
 
+TEST_CASE("every step shows a NaN in a key that a row sees", "[kernels]") {
+  for_each_step([](const StepUnderTest& step, DType dtype) {
+    for (const int kv_len : {1, 5, 70}) {
+      INFO("kv_len " << kv_len);
+      const Lengths lengths[] = {{1, kv_len}};
+      AttentionProblem p = random_problem(grouped_shape(32, dtype, true), lengths, 14);
+      const kv::SequenceRows& rows = p.sequences[0];
+      p.k[(rows.kv_begin + kv_len / 2) * 64] = std::numeric_limits<float>::quiet_NaN();  // head 0
+      const AttentionResult result = run(p, step.step, Backend::emulated);
+      for (int h = 0; h < 4; ++h) {
+        REQUIRE(std::isnan(result.out[rows.q_begin * 128 + h * 32]) == (h < 2));
+        REQUIRE(std::isnan(result.lse[rows.q_begin * 4 + h]) == (h < 2));
+      }
+    }
+  });
+}
+
 TEST_CASE("every step reaches keys beyond 2^31 elements", "[kernels]") {
   // K and V claim to begin 2^33 elements before their memory; only the rows of the sequence exist.
   for_each_step([](const StepUnderTest& step, DType dtype) {

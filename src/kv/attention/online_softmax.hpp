@@ -25,18 +25,19 @@ struct OnlineSoftmax {
   /// Takes in one more score.
   ///
   /// \param score scaled q.k; -inf when masked
-  /// \return the factor for everything accumulated so far
+  /// \return the factor for everything accumulated so far; NaN from a NaN on
   KV_HD float push(float score) {
+    // Nothing to add; and while the state is empty, (-inf) - (-inf) would be NaN.
+    if (score == -INFINITY) return 1.0f;
     const float m_new = fmaxf(m, score);
-    if (m_new == -INFINITY) return 1.0f;  // still empty: (-inf) - (-inf) would be NaN
     const float rescale = expf(m - m_new);
     l = l * rescale + expf(score - m_new);
     m = m_new;
     return rescale;
   }
 
-  /// Natural log of the softmax denominator; -inf when no key was seen.
-  KV_HD float log_sum_exp() const { return l > 0.0f ? m + logf(l) : -INFINITY; }
+  /// Natural log of the softmax denominator; -inf when no key was seen, NaN when one score was.
+  KV_HD float log_sum_exp() const { return l == 0.0f ? -INFINITY : m + logf(l); }
 };
 
 /// The two factors with which finished (normalised) parts a and b make up the whole:
