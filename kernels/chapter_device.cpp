@@ -27,13 +27,19 @@ ChapterDevice::ChapterDevice(const ChapterOptions& options, const KernelOptions&
   }
   const AttentionSteps steps = attention_steps(kernels.step, kv_dtype_);
   Device& device = kv::device(backend_);
-  const auto on_device = std::make_shared<DeviceAttention>(device, config.heads, kv_dtype_, steps);
-  attention_ = [on_device](std::span<const AttentionItem> items, const HeadConfig& heads, int layer,
-                           float scale) { (*on_device)(items, heads, layer, scale); };
+  on_device_ = std::make_shared<DeviceAttention>(device, config.heads, kv_dtype_, steps);
+  attention_ = [on_device = on_device_](std::span<const AttentionItem> items,
+                                        const HeadConfig& heads, int layer,
+                                        float scale) { (*on_device)(items, heads, layer, scale); };
   description_ = device.description() + ": " + std::string(name(steps.prefill));
   if (steps.decode != steps.prefill)
     description_ += ", " + std::string(name(steps.decode)) + " for one new token";
   if (steps.prefill == AttentionStep::tensor_core) product_dtype_ = kv_dtype_;
+}
+
+std::optional<std::int64_t> ChapterDevice::kv_bytes_read() const {
+  if (!on_device_) return std::nullopt;
+  return on_device_->kv_bytes_read();
 }
 
 std::unique_ptr<SequenceState> ChapterDevice::make_cache(std::int64_t capacity) const {

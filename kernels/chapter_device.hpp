@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device.hpp"
@@ -11,6 +12,8 @@
 #include "kv/report/options.hpp"
 
 namespace kv {
+
+class DeviceAttention;
 
 /// The options of chapters with kernels.
 struct KernelOptions {
@@ -36,6 +39,9 @@ class ChapterDevice {
   std::unique_ptr<SequenceState> make_cache(std::int64_t capacity) const;
   /// For the report, e.g. "emulator, 2 threads: tiled, split_kv for one new token".
   const std::string& description() const { return description_; }
+  /// Bytes of K and V that the kernels have read so far; none where the CPU attends, since
+  /// forward() counts those.
+  std::optional<std::int64_t> kv_bytes_read() const;
   /// Format in which q and the weights of V are multiplied: 16 bit on tensor cores, else fp32.
   DType product_dtype() const { return product_dtype_; }
 
@@ -44,6 +50,7 @@ class ChapterDevice {
   ModelConfig config_;
   KvDType kv_dtype_;
   Attention attention_;
+  std::shared_ptr<DeviceAttention> on_device_;  // what attention_ calls; none on the cpu
   std::string description_;
   DType product_dtype_ = DType::f32;
 };

@@ -19,7 +19,7 @@ begin() {  # NAME OS_ID OS_VERSION
   touch "$work/repo/CMakePresets.json" "$work/repo/chapters/"{00_model,01_recompute,03_flash_attention}/main.cpp
   printf 'ID=%s\nVERSION_ID="%s"\n' "$2" "$3" >"$work/os-release"
   local tool
-  for tool in bash basename cat cp cut dirname grep head mkdir chmod touch sed sort tail tee env uname; do
+  for tool in bash basename cat cp cut dirname grep head mkdir chmod rm touch sed sort tail tee env uname; do
     ln -s "$(command -v $tool)" "$work/bin/$tool"
   done
   fake id 'echo 0'
@@ -49,7 +49,7 @@ everything_there() {
     touch build/default/build.ninja
     printf "%s\n" "CMAKE_CXX_COMPILER:STRING=$(command -v $CXX)" \
       "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >build/default/CMakeCache.txt
-    for name in 00_model 01_recompute 03_flash_attention; do
+    for name in 00_model 01_recompute 03_flash_attention course_table; do
       cp "$WORK/chapter" build/default/bin/$name
     done'
   printf '#!%s\necho "${0##*/} got:$*"\n' "$bash_path" >"$work/chapter"
@@ -162,12 +162,14 @@ everything_there
 run_kv run --prompt "two words" --tokens=3 --ignore-eos --model m.gguf
 check "status 0" ends_with 0
 check "skips the packages" says "packages: all there"
-check "chapters get the options unchanged" says "01_recompute got:--prompt two words --tokens=3 --ignore-eos --model m.gguf"
-check "every chapter does" says "00_model got:--prompt two words --tokens=3 --ignore-eos --model m.gguf"
+check "chapters get the options unchanged" says "01_recompute got:--table build/default/run.csv --prompt two words --tokens=3 --ignore-eos --model m.gguf"
+check "every chapter does" says "00_model got:--table build/default/run.csv --prompt two words --tokens=3 --ignore-eos --model m.gguf"
 run_kv run
 check "skips configuring the second time" says "configure: up to date"
 check "configured once" [ "$(grep -c -- '--preset default$' "$work/calls")" -eq 1 ]
-check "no options by default" says "01_recompute got:"
+check "no options of the user by default" says "01_recompute got:--table build/default/run.csv
+"
+check "ends with the table of all chapters" says "course_table got:build/default/run.csv"
 fake my-compiler 'exit 0'
 CXX_FOR_KV=my-compiler run_kv run
 check "CXX wins and configures afresh" grep -q -- "--preset default --fresh" "$work/calls"
@@ -176,8 +178,8 @@ begin "the step of the kernels" debian 13
 everything_there
 run_kv run --step 3 --device checked --step=4
 check "status 0" ends_with 0
-check "goes to chapters with kernels" says "03_flash_attention got:--device checked --step 3 --step=4"
-check "and to no others" says "01_recompute got:--device checked
+check "goes to chapters with kernels" says "03_flash_attention got:--table build/default/run.csv --device checked --step 3 --step=4"
+check "and to no others" says "01_recompute got:--table build/default/run.csv --device checked
 "
 run_kv run --step
 check "needs a value" ends_with 2
@@ -190,7 +192,7 @@ run_kv run --tokens 3
 rm "$work/repo/build/default/bin/03_flash_attention"
 run_kv run --tokens 3
 check "status 0" ends_with 0
-check "runs the chapters without kernels" says "01_recompute got:--tokens 3"
+check "runs the chapters without kernels" says "01_recompute got:--table build/default/run.csv --tokens 3"
 check "says that the others are skipped, and why" says "skipped: its kernels need Boost.Context"
 
 begin "Boost.Context that came after the build folder" debian 13

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kv/check.hpp"
+#include "kv/report/course_table.hpp"
 #include "kv/report/display_width.hpp"
 #include "kv/report/json.hpp"
 #include "kv/report/output_file.hpp"
@@ -226,4 +227,51 @@ TEST_CASE("progress: a pipe sees nothing, a terminal sees a line that is wiped",
   CHECK_THAT(terminal.str(), ContainsSubstring("1,234"));
   kv::Progress over("x", 2, terminal, true);
   CHECK_NOTHROW(over.update(5));
+}
+
+TEST_CASE("course table: a chapter's line takes the place of its old one, in the order of arrival",
+          "[report]") {
+  const Folder folder;
+  const std::string path = folder.path / "run.csv";
+  kv::CourseRow first, second;
+  first.chapter = "00_model";
+  first.change = "nothing, \"as yet\"";
+  second.chapter = "02_kv_cache";
+  second.change = "K and V kept";
+  second.tokens_equal = 63;
+  second.num_compared = 64;
+  second.max_logit_difference = 6.2e-6;
+  second.rows = 1068;
+  second.kv_bytes_held = 141312;
+  second.kv_bytes_read_per_token = 71000;
+  second.ttft_ms = 5.125;
+  second.tpot_ms = 0.5;
+  kv::add_to_course_table("--table", path, second);
+  kv::add_to_course_table("--table", path, first);
+  second.tokens_equal = 64;
+  kv::add_to_course_table("--table", path, second);
+  CHECK(folder.num_files() == 1);
+
+  const std::string text = kv::course_table(path);
+  CHECK_THAT(text, ContainsSubstring("64/64"));
+  CHECK_THAT(text, !ContainsSubstring("63/64"));
+  CHECK_THAT(text, ContainsSubstring("6.2e-06"));
+  CHECK_THAT(text, ContainsSubstring("1,068"));
+  CHECK_THAT(text, ContainsSubstring("141.3 kB"));
+  CHECK_THAT(text, ContainsSubstring("71.00 kB"));
+  CHECK_THAT(text, ContainsSubstring("5.12"));
+  CHECK_THAT(text, ContainsSubstring("nothing, \"as yet\""));
+  CHECK(text.find("02_kv_cache") < text.find("00_model"));
+}
+
+TEST_CASE("course table: a file that is something else is refused and left alone", "[report]") {
+  const Folder folder;
+  const std::string path = folder.path / "run.csv";
+  CHECK_THROWS_AS(kv::course_table(path), kv::InputError);
+  for (const char* text : {"", "a,b\n", "chapter,change\n02_kv_cache\n"}) {
+    std::ofstream(path) << text;
+    CHECK_THROWS_AS(kv::course_table(path), kv::InputError);
+    CHECK_THROWS_AS(kv::add_to_course_table("--table", path, {}), kv::InputError);
+    CHECK(content(path) == text);
+  }
 }

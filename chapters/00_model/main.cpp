@@ -13,6 +13,7 @@
 
 #include "kv/cache/contiguous.hpp"
 #include "kv/load.hpp"
+#include "kv/report/course_table.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/table.hpp"
 
@@ -106,6 +107,12 @@ void chapter(const kv::ChapterOptions& options) {
   print_shape(loaded.model);
   print_weights(loaded.model);
   print_pass(loaded, options);
+  if (!options.table.empty()) {
+    kv::CourseRow row;
+    row.chapter = "00_model";
+    row.change = "the model itself";
+    kv::add_to_course_table("--table", options.table, row);
+  }
 }
 
 }  // namespace

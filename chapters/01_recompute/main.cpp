@@ -38,6 +38,7 @@ void chapter(const kv::ChapterOptions& options) {
   // Generate.
   kv::ChapterReport report;
   report.chapter = "01_recompute";
+  report.change = "all rows for every token";
   report.model = model.config.name;
   report.threads = kv::num_threads();
   report.run = generate(model, std::move(run), options);

@@ -41,6 +41,7 @@ void chapter(const kv::ChapterOptions& options) {
   kv::ContiguousCache cache(model.config, run.max_seq_len(), options.kv_dtype);
   kv::ChapterReport report;
   report.chapter = "02_kv_cache";
+  report.change = "K and V are kept";
   report.model = model.config.name;
   report.threads = kv::num_threads();
   report.run = generate(model, std::move(run), cache, options);

@@ -44,6 +44,7 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
   const auto cache = device.make_cache(run.max_seq_len());
   kv::ChapterReport report;
   report.chapter = "03_flash_attention";
+  report.change = "attention by CUDA kernels";
   report.model = model.config.name;
   report.device = device.description();
   report.threads = kv::num_threads();
@@ -51,6 +52,7 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
   report.kv_bytes_per_token =
       kv::kv_bytes_per_token(kv::kv_shape(model.config), kv::kv_format(options.kv_dtype)).total();
   report.kv_bytes_held = cache->bytes_held();
+  report.kv_bytes_read = device.kv_bytes_read();
 
   // The same steps as chapter 2 takes them.
   if (options.num_compared > 0) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/traffic.hpp"
+
 namespace kv {
 
 namespace {
@@ -32,8 +34,8 @@ DeviceAttention::DeviceAttention(Device& device, const HeadConfig& heads, KvDTyp
     : device_(&device),
       heads_(heads),
       dtype_(dtype),
-      prefill_{steps.prefill, {}, 0.0f, {}},
-      decode_{steps.decode, {}, 0.0f, {}} {
+      prefill_{steps.prefill, {}, 0.0f, {}, 0},
+      decode_{steps.decode, {}, 0.0f, {}, 0} {
   const AttentionShape shape{heads, dtype, 1.0f, true};
   for (const AttentionStep step : {steps.prefill, steps.decode}) shape.validate(step);
 }
@@ -41,8 +43,14 @@ DeviceAttention::DeviceAttention(Device& device, const HeadConfig& heads, KvDTyp
 void DeviceAttention::plan(Part& part, std::vector<SequenceRows> rows, float scale) {
   if (std::ranges::equal(rows, part.rows, same_rows) && scale == part.scale) return;
   part.plan.reset();
-  if (!rows.empty())
-    part.plan.emplace(*device_, part.step, AttentionShape{heads_, dtype_, scale, true}, rows);
+  part.kv_bytes = 0;
+  if (!rows.empty()) {
+    const AttentionShape shape{heads_, dtype_, scale, true};
+    part.plan.emplace(*device_, part.step, shape, rows);
+    const AttentionTraffic traffic =
+        predicted_traffic(part.step, shape, rows, false, part.plan->split_plan());
+    part.kv_bytes = traffic.k + traffic.v;
+  }
   part.rows = std::move(rows);
   part.scale = scale;
 }
@@ -99,9 +107,11 @@ void DeviceAttention::operator()(std::span<const AttentionItem> items, const Hea
   plan(decode_, std::move(decode), scale);
   upload(items);
   for (const Part* part : {&prefill_, &decode_})
-    if (part->plan)
+    if (part->plan) {
       part->plan->run(q_.data(), memory.k(layer), memory.v(layer), out_.data(),
                       lse_is_wanted_ ? lse_.data() : nullptr);
+      kv_bytes_read_ += part->kv_bytes;
+    }
   download(items);
 }
 

@@ -41,6 +41,10 @@ class DeviceAttention {
   void operator()(std::span<const AttentionItem> items, const HeadConfig& heads, int layer,
                   float scale);
 
+  /// Bytes of K and V that all calls so far have read from the device's memory, by the closed forms
+  /// of traffic.hpp.
+  std::int64_t kv_bytes_read() const { return kv_bytes_read_; }
+
  private:
   // What one launch covers, and its plan while lengths and scale stay the same.
   struct Part {
@@ -48,6 +52,7 @@ class DeviceAttention {
     std::vector<SequenceRows> rows;
     float scale = 0.0f;
     std::optional<AttentionPlan> plan;
+    std::int64_t kv_bytes = 0;  // that a launch reads
   };
 
   void plan(Part& part, std::vector<SequenceRows> rows, float scale);
@@ -63,6 +68,7 @@ class DeviceAttention {
   DeviceBuffer<float> q_, out_;  // same
   DeviceBuffer<float> lse_;      // [num_rows, num_q_heads]
   bool lse_is_wanted_ = false;
+  std::int64_t kv_bytes_read_ = 0;
 };
 
 }  // namespace kv

@@ -62,6 +62,7 @@ void declare(CLI::App& app, ChapterOptions& o) {
   app.add_flag("--ignore-eos", o.ignore_eos, "go on after an end-of-text token");
   app.add_option("--json", o.json, "write the report as JSON to this file");
   app.add_option("--csv", o.csv, "write the report as CSV to this file");
+  app.add_option("--table", o.table, "put this chapter's line into the course's table, a CSV file");
   app.add_option("--svg", o.svg, "write the chapter's plot as SVG to this file");
 }
 
@@ -129,6 +130,7 @@ int run_chapter(int argc, char** argv, const std::string& about, const std::stri
     // A path that cannot be written is found now, not after minutes of work.
     if (!options.json.empty()) check_writable("--json", options.json);
     if (!options.csv.empty()) check_writable("--csv", options.csv);
+    if (!options.table.empty()) check_writable("--table", options.table);
     if (!options.svg.empty()) check_writable("--svg", options.svg);
     if (options.threads > 0) set_num_threads(options.threads);
     if (!extras.has_kernels && options.device != "auto" && options.device != "cpu")

@@ -30,6 +30,7 @@ struct ChapterOptions {
   int threads = 0;          ///< 0: the processors this process may use
   std::string json;         ///< file for the report as JSON, or empty
   std::string csv;          ///< file for the report as CSV, or empty
+  std::string table;        ///< file of the table that all chapters write a line of, or empty
   std::string svg;          ///< file for the chapter's plot, or empty
 };
 

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "kv/report/course_table.hpp"
 #include "kv/report/json.hpp"
 #include "kv/report/output_file.hpp"
 #include "kv/report/table.hpp"
@@ -30,6 +31,28 @@ std::string agreement_text(const std::optional<Agreement>& agreement) {
                      compared < agreement->num_steps
                          ? fmt::format(" ({} of {} steps compared)", compared, agreement->num_steps)
                          : "");
+}
+
+std::int64_t kv_bytes_read(const ChapterReport& report) {
+  return report.kv_bytes_read.value_or(report.run.work().kv_bytes_read);
+}
+
+CourseRow course_row(const ChapterReport& report) {
+  CourseRow row;
+  row.chapter = report.chapter;
+  row.change = report.change;
+  if (report.agreement) {
+    row.tokens_equal = report.agreement->tokens_equal;
+    row.num_compared = static_cast<std::int64_t>(report.agreement->steps.size());
+    row.max_logit_difference = report.agreement->max_logit_difference;
+  }
+  row.rows = report.run.work().rows;
+  row.kv_bytes_held = report.kv_bytes_held;
+  if (const auto num_output = static_cast<std::int64_t>(report.run.output.size()); num_output > 0)
+    row.kv_bytes_read_per_token = kv_bytes_read(report) / num_output;
+  row.ttft_ms = report.run.ttft_ms();
+  row.tpot_ms = report.run.tpot_ms();
+  return row;
 }
 
 }  // namespace
@@ -62,7 +85,7 @@ std::string report_json(const ChapterReport& report) {
   json.set("output_tokens", Json::array_of(run.output));
   json.set("finish_reason", finish_reason(run.finish)).set("finish_detail", run.finish_detail);
   json.set("rows", work.rows).set("scores", work.scores);
-  json.set("kv_bytes_written", work.kv_bytes_written).set("kv_bytes_read", work.kv_bytes_read);
+  json.set("kv_bytes_written", work.kv_bytes_written).set("kv_bytes_read", kv_bytes_read(report));
   json.set("kv_bytes_per_token", report.kv_bytes_per_token);
   json.set("kv_bytes_held", report.kv_bytes_held);
   if (report.agreement) {
@@ -112,6 +135,7 @@ void publish(const ChapterReport& report, const ChapterOptions& options) {
   std::cout << "\n\n" << report_text(report) << std::flush;
   if (!options.json.empty()) write_file_atomically("--json", options.json, report_json(report));
   if (!options.csv.empty()) write_file_atomically("--csv", options.csv, report_csv(report));
+  if (!options.table.empty()) add_to_course_table("--table", options.table, course_row(report));
   if (report.agreement && !report.agreement->within_bound())
     throw std::runtime_error("the logits differ from the previous chapter's by more than rounding");
 }

@@ -14,12 +14,15 @@ namespace kv {
 /// Everything the report says.
 struct ChapterReport {
   std::string chapter;         ///< e.g. "02_kv_cache"
+  std::string change;          ///< what it does differently from the one before, in a few words
   std::string model;           ///< the model's name
   std::string device = "cpu";  ///< where attention ran
   int threads = 1;
   Generation run;
   std::int64_t kv_bytes_per_token = 0;  ///< of the state at the format that was used
   std::int64_t kv_bytes_held = 0;       ///< allocated between two steps
+  /// Bytes of K and V that attention has read, where it is known better than from the run's work.
+  std::optional<std::int64_t> kv_bytes_read;
   std::optional<Agreement> agreement;   ///< none in the first chapter, or when switched off
 };
 
@@ -35,7 +38,7 @@ std::string report_json(const ChapterReport& report);
 /// The report as CSV: a header line and one line of values.
 std::string report_csv(const ChapterReport& report);
 
-/// Prints the report and writes the files that --json and --csv ask for.
+/// Prints the report and writes the files that --json, --csv and --table ask for.
 ///
 /// \throws std::runtime_error, after that, when the chapter does not agree with the previous one
 void publish(const ChapterReport& report, const ChapterOptions& options);
