@@ -2,6 +2,8 @@
 
     OPENBLAS_NUM_THREADS=1 python3 train.py --text tinyshakespeare.txt --minutes 40
 
+--init FILE goes on from a file instead of random weights, --evaluate FILE only measures one.
+
 Needs numpy and PyTorch, no GPU. The last tenth of the text is held out: neither the tokenizer nor
 the model sees it, and the weights in the file are those with the lowest loss on it.
 Equal arguments give equal weights on one machine, if the run ends by --steps and not by --minutes.
@@ -29,6 +31,9 @@ SHORT_WINDOWS_UNTIL = 0.5
 # it. It is never a target: the model does not end by itself.
 WINDOWS_PER_BOS = 8
 
+# The options that say what is trained; with --init or --evaluate the file says it.
+SHAPE_OPTIONS = ("layers", "kv_heads", "ffn_dim", "context")
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
@@ -38,7 +43,12 @@ def parse_arguments():
     add("--out", default=os.path.join(here, "shakespeare.gguf"))
     add("--log", default=os.path.join(here, "training_log.csv"))
     add("--name", default="Shakespeare 2.5M", help="general.name in the file")
+    add("--layers", type=int, default=Config.num_layers)
     add("--kv-heads", type=int, default=Config.num_kv_heads)
+    add("--ffn-dim", type=int, default=Config.ffn_dim)
+    add("--context", type=int, default=Config.context_len, help="tokens of a window at most")
+    add("--init", metavar="FILE", help="go on from this file: its weights, shape and tokenizer")
+    add("--evaluate", metavar="FILE", help="print the held-out loss of this file and end")
     add("--steps", type=int, default=1_000_000, help="end after so many steps ...")
     add("--minutes", type=float, default=1e9, help="... or so much time, whichever is first")
     add("--batch-tokens", type=int, default=2048, help="tokens per step")
@@ -47,11 +57,22 @@ def parse_arguments():
     add("--dropout", type=float, default=0.1)
     add("--eval-every", type=int, default=100, help="steps between held-out losses")
     add("--seed", type=int, default=1)
+    add(
+        "--data-seed",
+        type=int,
+        help="draws the windows apart from the initial weights, so that models of different shape "
+        "see the same windows in the same order",
+    )
     # OpenBLAS has its own count, read from OPENBLAS_NUM_THREADS before Python starts.
     add("--threads", type=int, default=1)
     args = parser.parse_args()
-    if args.steps == parser.get_default("steps") and args.minutes == parser.get_default("minutes"):
+    endless = args.steps == parser.get_default("steps")
+    if endless and args.minutes == parser.get_default("minutes") and not args.evaluate:
         parser.error("give --steps or --minutes")
+    if args.init or args.evaluate:
+        for option in SHAPE_OPTIONS:
+            if getattr(args, option) != parser.get_default(option):
+                parser.error(f"--{option.replace('_', '-')} is what the file says; leave it out")
     return args
 
 
@@ -143,12 +164,28 @@ def main():
     with open(args.text, encoding="utf-8") as file:
         text = file.read()
     cut = round(len(text) * (1 - HELD_OUT))
-    config = Config(num_kv_heads=args.kv_heads)
-    bpe = Bpe.train(text[:cut], config.vocab_size)
-    train_tokens, held_out_tokens = (torch.tensor(bpe.encode(t)) for t in (text[:cut], text[cut:]))
+    if args.init or args.evaluate:
+        stored, bpe = model_file.load(args.evaluate or args.init)
+        model = Llama(stored.config, args.dropout)
+        model.load_state_dict(stored.state_dict())
+    else:
+        config = Config(
+            context_len=args.context,
+            num_layers=args.layers,
+            num_kv_heads=args.kv_heads,
+            ffn_dim=args.ffn_dim,
+        )
+        bpe = Bpe.train(text[:cut], config.vocab_size)
+        model = Llama(config, args.dropout)
+    held_out_tokens = torch.tensor(bpe.encode(text[cut:]))
+    if args.evaluate:
+        print(f"{held_out_loss(model, held_out_tokens):.5f} nats per held-out token")
+        return
+    train_tokens = torch.tensor(bpe.encode(text[:cut]))
     bytes_per_token = len(text[cut:].encode("utf-8")) / len(held_out_tokens)
+    if args.data_seed is not None:
+        torch.manual_seed(args.data_seed)
 
-    model = Llama(config, args.dropout)
     num_parameters = sum(p.numel() for p in model.parameters())
     print(f"{num_parameters} parameters, {len(train_tokens)} tokens to train on,")
     print(f"{len(held_out_tokens)} held out at {bytes_per_token:.3f} bytes per token")
