@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "attention/attention.hpp"
 #include "device.hpp"
 #include "kv/attention/over_spans.hpp"
 #include "kv/cache/sequence_state.hpp"
@@ -14,10 +15,16 @@
 namespace kv {
 
 class DeviceAttention;
+struct PagedPool;
 
 /// The options of chapters with kernels.
 struct KernelOptions {
   int step = 0;  ///< of the ladder, for prefill and decode alike; 0: the best for each
+  AttentionStep decode = AttentionStep::split_kv;  ///< the chapter's best for one new token
+  bool is_paged = false;                           ///< step 7, whatever the others say
+
+  /// The same for paged caches: what make_pool() makes is then read, what make_cache() makes not.
+  KernelOptions paged() const;
 
   /// What run_chapter() takes; this must outlive it.
   ChapterExtras extras();
@@ -37,6 +44,9 @@ class ChapterDevice {
   const Attention& attention() const { return attention_; }
   /// An empty cache that attention() can read.
   std::unique_ptr<SequenceState> make_cache(std::int64_t capacity) const;
+  /// An empty pool whose sequences attention() can read, if the options were paged().
+  /// \throws InputError when there are more blocks than ids, or a device cannot take the block size
+  std::shared_ptr<PagedPool> make_pool(std::int64_t num_blocks, std::int32_t block_size) const;
   /// For the report, e.g. "emulator, 2 threads: tiled, split_kv for one new token".
   const std::string& description() const { return description_; }
   /// Bytes of K and V that the kernels have read so far; none where the CPU attends, since

@@ -2,7 +2,7 @@
 //
 // What it shows:  03_tiled's loop with both products done by mma.sync. Keys and values are copied
 //                 asynchronously into a swizzled shared memory; what one mma leaves in registers
-//                 is what the next one takes.
+//                 is what the next one takes (fragments.cuh).
 // Source:         Dao 2023 (FlashAttention-2), algorithm 1; PTX ISA, sections "mma", "ldmatrix",
 //                 "cp.async". Differs: one warp holds 16 query rows, and the copy of the next keys
 //                 begins before the scores of these, which takes a second buffer.
@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "attention/arrays.cuh"
+#include "attention/fragments.cuh"
 #include "attention/kernel_facts.hpp"
 #include "attention/tensor_tiles.cuh"
 
@@ -26,112 +27,6 @@ constexpr int kThreads = kTensorCoreThreads;
 constexpr int kCtaRows = kTensorCoreRows;
 constexpr int kWarpRows = 16;  // query rows of a warp: the m of the mma
 static_assert(kThreads / 32 * kWarpRows == kCtaRows);
-constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
-
-// What a thread keeps of its two query rows, lane / 4 and lane / 4 + 8 of the warp's.
-template <int kHeadDim>
-struct Rows {
-  float out[kHeadDim / 8][4];           // numerator: d = 8 i + 2 (lane % 4) + {0, 1}, row 0 | row 1
-  float m[2] = {-INFINITY, -INFINITY};  // largest score so far, times log2(e)
-  float l[2] = {};                      // this thread's part of the denominator
-};
-
-template <typename T>
-__device__ inline void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    mma_m16n8k16_bf16(d, a, b);
-  } else {
-    mma_m16n8k16_f16(d, a, b);
-  }
-}
-
-/// s = q K^T for the warp's 16 rows and all keys of a tile, unscaled.
-//! [scores]
-template <typename T, int kHeadDim>
-__device__ inline void multiply_keys(float (&s)[Tiles<kHeadDim>::kKeys / 8][4],
-                                     const Queries<kHeadDim>& q,
-                                     const typename Tiles<kHeadDim>::Tile& k, int lane) {
-  using Tiles = Tiles<kHeadDim>;
-  for (auto& tile : s)
-    for (float& x : tile) x = 0.0f;
-  for (int d = 0; d < kHeadDim / 16; ++d) {
-    unsigned a[4];
-    q.get(d, a);
-    for (int j = 0; j < Tiles::kKeys / 16; ++j) {
-      unsigned b[4];
-      ldmatrix_x4(b, &k[Tiles::index_from(lane, 2 * d) + 16 * j * Tiles::kChunks]);
-      const unsigned keys_0[2] = {b[0], b[1]}, keys_8[2] = {b[2], b[3]};
-      mma<T>(s[2 * j], a, keys_0);
-      mma<T>(s[2 * j + 1], a, keys_8);
-    }
-  }
-}
-//! [scores]
-
-/// out += weights V. The accumulator of the scores is laid out as mma takes its operand a: rounded
-/// in place, it goes straight back.
-//! [values]
-template <typename T, int kHeadDim>
-__device__ inline void multiply_values(Rows<kHeadDim>& rows,
-                                       const float (&weights)[Tiles<kHeadDim>::kKeys / 8][4],
-                                       const typename Tiles<kHeadDim>::Tile& v, int lane) {
-  using Tiles = Tiles<kHeadDim>;
-  for (int j = 0; j < Tiles::kKeys / 16; ++j) {
-    const float(&w0)[4] = weights[2 * j];
-    const float(&w1)[4] = weights[2 * j + 1];
-    const unsigned a[4] = {pack<T>(w0[0], w0[1]), pack<T>(w0[2], w0[3]), pack<T>(w1[0], w1[1]),
-                           pack<T>(w1[2], w1[3])};
-    for (int d = 0; d < kHeadDim / 16; ++d) {
-      unsigned b[4];
-      ldmatrix_x4_trans(b, &v[Tiles::index_from(lane, 2 * d) + 16 * j * Tiles::kChunks]);
-      const unsigned chunk_0[2] = {b[0], b[1]}, chunk_1[2] = {b[2], b[3]};
-      mma<T>(rows.out[2 * d], a, chunk_0);
-      mma<T>(rows.out[2 * d + 1], a, chunk_1);
-    }
-  }
-}
-//! [values]
-
-/// The four lanes that share a row.
-__device__ inline float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
-  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
-}
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(kAllLanes, x, 1);
-  return x + __shfl_xor_sync(kAllLanes, x, 2);
-}
-
-/// Scores become weights relative to the new maximum; what was summed so far is rescaled.
-/// Weight = 2^(s * scale_log2 - m): one multiply-add and one instruction for the power.
-//! [softmax]
-template <int kHeadDim, int kNumTiles>
-__device__ inline void softmax_step(float (&s)[kNumTiles][4], Rows<kHeadDim>& rows,
-                                    float scale_log2) {
-  for (int r = 0; r < 2; ++r) {
-    float largest = fmaxf(s[0][2 * r], s[0][2 * r + 1]);
-    for (int i = 1; i < kNumTiles; ++i)
-      largest = fmaxf(largest, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
-    const float m = fmaxf(rows.m[r], quad_max(largest) * scale_log2);
-    // No key so far: (-inf) - (-inf) would be NaN. The maximum itself stays -inf.
-    const float base = m == -INFINITY ? 0.0f : m;
-    const float rescale = exp2_approx(rows.m[r] - base);
-    rows.m[r] = m;
-
-    // Only this thread's keys: the four threads of a row add up at the very end.
-    rows.l[r] *= rescale;
-    for (int i = 0; i < kNumTiles; ++i)
-      for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        s[i][e] = exp2_approx(fmaf(s[i][e], scale_log2, -base));
-        rows.l[r] += s[i][e];
-      }
-    for (int i = 0; i < kHeadDim / 8; ++i)
-      for (int e = 2 * r; e < 2 * r + 2; ++e) rows.out[i][e] *= rescale;
-  }
-}
-//! [softmax]
 
 /// Keys that query row t sees, or the last row if the sequence has no row t. It reads the sequence
 /// at every call: numbers kept through the loop would cost registers there.

@@ -106,6 +106,8 @@ void launch_online(const AttentionLaunch& launch);
 void launch_tiled(const AttentionLaunch& launch);
 void launch_tensor_core(const AttentionLaunch& launch);
 void launch_split_kv(const AttentionLaunch& launch);
+void launch_grouped(const AttentionLaunch& launch);
+void launch_paged(const AttentionLaunch& launch);
 
 /// Merges the partial results of a plan, for every kernel that splits: in 05_split_kv.cu.
 void launch_merge(const AttentionLaunch& launch);

@@ -31,13 +31,20 @@ enum class AttentionStep {
   tiled = 3,
   tensor_core = 4,
   split_kv = 5,
+  grouped = 6,
+  paged = 7,  ///< as 6 and, for several query rows, 3; K and V in blocks
 };
 inline constexpr AttentionStep kAttentionSteps[] = {
-    AttentionStep::two_pass, AttentionStep::online, AttentionStep::tiled,
-    AttentionStep::tensor_core, AttentionStep::split_kv};
+    AttentionStep::two_pass,    AttentionStep::online,   AttentionStep::tiled,
+    AttentionStep::tensor_core, AttentionStep::split_kv, AttentionStep::grouped,
+    AttentionStep::paged};
 
 /// \return the file's name without number and ending, e.g. "tiled"
 std::string_view name(AttentionStep step);
+
+/// \return whether the step rounds q and the weights of V to a 16-bit format of K and V before it
+///         multiplies: on tensor cores
+bool rounds_products(AttentionStep step, DType kv_dtype);
 
 /// Sizes of head that the kernels are compiled for.
 inline constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 256};
@@ -70,6 +77,27 @@ KV_HD inline int visible_keys(int t, const SequenceRows& rows, bool causal) {
   return visible < 0 ? 0 : visible;
 }
 
+/// The block tables of a batch as the host has them. K and V are then [num_blocks, block_size,
+/// num_kv_heads, head_dim].
+struct BatchTables {
+  /// [num_sequences, max_blocks], -1 where a sequence has fewer
+  std::span<const std::int32_t> block_ids;
+  std::int64_t max_blocks = 0;
+  int block_size = 0;           ///< tokens of a block: a power of two
+  std::int64_t num_blocks = 0;  ///< of the pool
+
+  /// Checks all that a kernel relies on, so that it reads no row outside the pool.
+  /// \throws std::invalid_argument when block_size is no power of two, the table is too small, or a
+  ///         block that a sequence needs for its kv_len is missing or outside the pool
+  void validate(std::span<const SequenceRows> sequences) const;
+};
+
+/// The same in the memory of the device.
+struct TableArrays {
+  const std::int32_t* block_ids = nullptr;
+  int block_size = 0;
+};
+
 /// What the host entry of a kernel gets. All pointers are the device's.
 struct AttentionLaunch {
   AttentionShape shape;
@@ -80,10 +108,13 @@ struct AttentionLaunch {
   float* lse = nullptr;      ///< [num_q_rows, num_q_heads], natural log, written; or null
   const SequenceRows* sequences = nullptr;  ///< [num_sequences]
   int num_sequences = 0;
-  int max_q_len = 0;        ///< the longest of all sequences
-  int max_kv_len = 0;       ///< the longest of all sequences
-  float* scores = nullptr;  ///< step 1: [num_q_rows, num_q_heads, max_kv_len]
-  SplitArrays split;        ///< from step 5 on
+  int max_q_len = 0;                      ///< the longest of all sequences
+  int max_kv_len = 0;                     ///< the longest of all sequences
+  float* scores = nullptr;                ///< step 1: [num_q_rows, num_q_heads, max_kv_len]
+  SplitArrays split;                      ///< from step 5 on
+  TableArrays tables;                     ///< step 7; then kv_begin is where a sequence's ids begin
+  const SequenceRows* prefill = nullptr;  ///< [num_prefill] step 7: those with several query rows
+  int num_prefill = 0;
   Stream stream = nullptr;
 };
 
@@ -99,12 +130,23 @@ class AttentionPlan {
   AttentionPlan(Device& device, AttentionStep step, const AttentionShape& shape,
                 std::span<const SequenceRows> sequences, const SplitOptions& split = {});
 
+  /// A plan of step 7, over paged sequences: those with one query row are split as in step 6, the
+  /// others go by the tiles of step 3.
+  ///
+  /// \param sequences kv_begin is not looked at
+  /// \param tables    one row for each sequence; copied to the device, and validated here
+  /// \throws as above, and as BatchTables::validate()
+  AttentionPlan(Device& device, const AttentionShape& shape,
+                std::span<const SequenceRows> sequences, const BatchTables& tables,
+                const SplitOptions& split = {});
+
   /// out = softmax(scale * q K^T) V for every query row and head; head h reads KV head
   /// h / group_size. A row that sees no key gives out = 0 and lse = -inf. Queued on the stream: the
   /// call does not wait.
   ///
   /// \param q   [num_q_rows, num_q_heads, head_dim] device
-  /// \param k   [num_kv_rows, num_kv_heads, head_dim] device, elements of shape.kv_dtype
+  /// \param k   [num_kv_rows, num_kv_heads, head_dim] device, elements of shape.kv_dtype; with
+  ///            tables all blocks of the pool
   /// \param v   as k
   /// \param out as q, written
   /// \param lse [num_q_rows, num_q_heads] device, written; null when nobody asks
@@ -112,18 +154,24 @@ class AttentionPlan {
   void run(const float* q, const void* k, const void* v, float* out, float* lse = nullptr,
            Stream stream = nullptr) const;
 
-  /// Working memory in bytes: the score matrix of step 1, the partial results of step 5.
+  /// Working memory in bytes: the score matrix of step 1, the partial results from step 5
+  /// on.
   std::int64_t workspace_bytes() const;
-  /// The work items of step 5; empty for the others.
+  /// The work items from step 5 on; empty for the others.
   std::span<const SplitItem> split_items() const { return split_plan_.items; }
-  /// The whole plan of step 5; empty for the others.
+  /// The whole plan from step 5 on; empty for the others.
   const SplitPlan& split_plan() const { return split_plan_; }
 
  private:
+  void measure(std::span<const SequenceRows> sequences);
+  void split_keys(std::span<const SequenceRows> sequences, const SplitOptions& split);
+
   Device* device_;
   AttentionStep step_;
   AttentionLaunch launch_;
   DeviceBuffer<SequenceRows> sequences_;
+  DeviceBuffer<SequenceRows> prefill_;    // step 7
+  DeviceBuffer<std::int32_t> block_ids_;  // step 7
   mutable DeviceBuffer<float> scores_;
   SplitPlan split_plan_;
   SplitBuffers split_buffers_;

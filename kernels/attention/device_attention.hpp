@@ -19,12 +19,18 @@ struct AttentionSteps {
 
 /// The steps that --step asks for.
 ///
-/// \param step  1 to 5: this one for prefill and decode alike; 0: the fastest for the format,
-///              tiled or, in 16 bit, tensor_core for prefill and split_kv for decode
-/// \param dtype format of the cached K and V
-AttentionSteps attention_steps(int step, KvDType dtype);
+/// \param step   1 to 6: this one for prefill and decode alike; 0: for prefill the fastest for the
+///               format, tiled or, in 16 bit, tensor_core
+/// \param dtype  format of the cached K and V
+/// \param decode for decode when step is 0
+AttentionSteps attention_steps(int step, KvDType dtype,
+                               AttentionStep decode = AttentionStep::split_kv);
 
-/// An Attention over DeviceCaches, all of which lie in the same memory.
+/// Those of paged caches.
+inline constexpr AttentionSteps kPagedSteps = {AttentionStep::paged, AttentionStep::paged};
+
+/// An Attention over DeviceCaches, all of which lie in the same memory; or, with kPagedSteps, over
+/// PagedCaches of one pool of DeviceBlocks.
 ///
 /// Sequences with one new token and sequences with several are two launches at most, however many
 /// there are. They are planned in the first layer of a pass; the others reuse the plan.
@@ -37,7 +43,8 @@ class DeviceAttention {
   /// \throws InputError when there is no kernel for the heads or the format
   DeviceAttention(Device& device, const HeadConfig& heads, KvDType dtype, AttentionSteps steps);
 
-  /// As attend(). \throws std::invalid_argument when a state is no DeviceCache of one memory
+  /// As attend(). \throws std::invalid_argument when a state is not of the kind that the steps
+  /// read, or lies in another memory than the first
   void operator()(std::span<const AttentionItem> items, const HeadConfig& heads, int layer,
                   float scale);
 
@@ -46,16 +53,31 @@ class DeviceAttention {
   std::int64_t kv_bytes_read() const { return kv_bytes_read_; }
 
  private:
-  // What one launch covers, and its plan while lengths and scale stay the same.
+  // What one launch covers.
+  struct Batch {
+    std::vector<SequenceRows> rows;
+    std::vector<std::int32_t> block_ids;  // paged: [rows.size(), max_blocks]
+    BatchTables tables;                   // paged; without the ids
+  };
+  // The same with its plan, which lasts while lengths, blocks and scale stay the same.
   struct Part {
     AttentionStep step;
-    std::vector<SequenceRows> rows;
+    Batch batch;
     float scale = 0.0f;
     std::optional<AttentionPlan> plan;
     std::int64_t kv_bytes = 0;  // that a launch reads
   };
 
-  void plan(Part& part, std::vector<SequenceRows> rows, float scale);
+  // K and V of a layer, and who reads which rows of them.
+  struct Memory {
+    const std::byte* k = nullptr;
+    const std::byte* v = nullptr;
+    Batch prefill, decode;
+  };
+
+  Memory gather_contiguous(std::span<const AttentionItem> items, int layer) const;
+  Memory gather_paged(std::span<const AttentionItem> items, int layer) const;
+  void plan(Part& part, Batch batch, float scale);
   void upload(std::span<const AttentionItem> items);
   void download(std::span<const AttentionItem> items) const;
 

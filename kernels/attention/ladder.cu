@@ -4,8 +4,9 @@
 namespace kv::KV_BACKEND {
 
 const AttentionKernels& attention_kernels() {
-  static const AttentionKernels kernels = {
-      {launch_two_pass, launch_online, launch_tiled, launch_tensor_core, launch_split_kv}};
+  static const AttentionKernels kernels = {{launch_two_pass, launch_online, launch_tiled,
+                                            launch_tensor_core, launch_split_kv, launch_grouped,
+                                            launch_paged}};
   return kernels;
 }
 

@@ -21,8 +21,11 @@ namespace kv {
 
 namespace {
 
-// Of the GPU whose roofline is drawn: step 5 is counted with the parts that it would get there.
+// Of the GPU whose roofline is drawn: steps 5 and 6 are counted with the parts that they would get
+// there.
 constexpr int kNumMultiprocessors = 132;  // H100 SXM data sheet
+
+constexpr int kLadderBlock = 16;  // tokens of a block in step 7
 
 std::vector<float> random_values(std::int64_t count, std::mt19937& random) {
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -34,6 +37,18 @@ DeviceBuffer<std::byte> stored(Device& device, const std::vector<float>& values,
   std::vector<std::byte> bytes(values.size() * info(dtype).block_bytes);
   store_rows(values.data(), static_cast<std::int64_t>(values.size()), dtype, bytes.data());
   return {device, std::span<const std::byte>(bytes)};
+}
+
+bool is_decode_step(AttentionStep step) { return step >= AttentionStep::split_kv; }
+
+// Step 7 finds the same rows in another order: in blocks, the last one first.
+AttentionPlan make_plan(Device& checked, AttentionStep step, const AttentionShape& shape,
+                        const SequenceRows& rows, const SplitOptions& split) {
+  if (step != AttentionStep::paged) return {checked, step, shape, {&rows, 1}, split};
+  const int num_blocks = (rows.kv_len + kLadderBlock - 1) / kLadderBlock;
+  std::vector<std::int32_t> ids;
+  for (int id = num_blocks - 1; id >= 0; --id) ids.push_back(id);
+  return {checked, shape, {&rows, 1}, {ids, num_blocks, kLadderBlock, num_blocks}, split};
 }
 
 // How a tooltip names a step.
@@ -83,7 +98,7 @@ Plot bytes_plot(const std::vector<LadderRow>& rows) {
 
 Plot roofline_plot(const std::vector<LadderRow>& rows) {
   const Machine& tensor = published_device("h100");
-  // Steps 1 to 3 and 5 multiply in fp32, outside the tensor cores, which have a lower roof.
+  // In fp32 steps multiply outside the tensor cores, which have a lower roof.
   Machine fp32 = tensor;
   fp32.flops_per_second = 67e12;  // the same data sheet
   Plot plot{"The steps on the roofline of an H100, caches left out",
@@ -99,7 +114,7 @@ Plot roofline_plot(const std::vector<LadderRow>& rows) {
     plot.series.push_back(std::move(roof));
   }
   for (const LadderRow& row : rows) {
-    const Machine& machine = row.step == AttentionStep::tensor_core ? tensor : fp32;
+    const Machine& machine = rounds_products(row.step, row.kv_dtype) ? tensor : fp32;
     const double rate =
         std::min(machine.flops_per_second, row.intensity() * machine.bytes_per_second);
     plot.series.push_back(
@@ -123,15 +138,17 @@ LadderRow measure_step(AttentionStep step, const AttentionShape& shape, int q_le
   Device& checked = device(Backend::checked);
   const DeviceBuffer<float> q(
       checked, std::span<const float>(random_values(std::int64_t{q_len} * heads.q_dim(), random)));
+  // Whole blocks: only step 7 reaches into the last one's end.
+  const std::int64_t num_rows = (kv_len + kLadderBlock - 1) / kLadderBlock * kLadderBlock;
   const DeviceBuffer<std::byte> k =
-      stored(checked, random_values(std::int64_t{kv_len} * heads.kv_dim(), random), shape.kv_dtype);
+      stored(checked, random_values(num_rows * heads.kv_dim(), random), shape.kv_dtype);
   const DeviceBuffer<std::byte> v =
-      stored(checked, random_values(std::int64_t{kv_len} * heads.kv_dim(), random), shape.kv_dtype);
+      stored(checked, random_values(num_rows * heads.kv_dim(), random), shape.kv_dtype);
   DeviceBuffer<float> out(checked, q.size());
   const SequenceRows rows{0, 0, q_len, kv_len};
   SplitOptions split;
   split.num_slots = 2 * kNumMultiprocessors;
-  const AttentionPlan plan(checked, step, shape, {&rows, 1}, split);
+  const auto plan = make_plan(checked, step, shape, rows, split);
 
   emulator::reset_counters();
   plan.run(q.data(), k.data(), v.data(), out.data());
@@ -165,7 +182,7 @@ std::vector<LadderRow> walk_ladder(const HeadConfig& heads, DType dtype, int onl
     if (only_step > 0 && static_cast<int>(step) != only_step) continue;
     AttentionShape shape{heads, dtype, 1.0f / std::sqrt(static_cast<float>(heads.head_dim)), true};
     if (step == AttentionStep::tensor_core && dtype == DType::f32) shape.kv_dtype = DType::bf16;
-    const bool decode = step == AttentionStep::split_kv;
+    const bool decode = is_decode_step(step);
     rows.push_back(
         measure_step(step, shape, decode ? 1 : kPrefillRows, decode ? kDecodeKeys : kPrefillRows));
   }
@@ -186,8 +203,8 @@ void show_ladder(const HeadConfig& heads, const ChapterOptions& options, int ste
       rows, [](const LadderRow& row) { return row.bytes_predicted == row.bytes_moved; });
   out << fmt::format(
              "\n\nThe ladder, counted in the emulator, where no cache helps: {} query heads, {} KV "
-             "heads of {};\nsteps 1 to 4: {} causal query rows over as many keys; step 5: one new "
-             "token over {} keys; bytes:\n",
+             "heads of {};\nsteps 1 to 4: {} causal query rows over as many keys; from step 5 on: "
+             "one new token over {} keys; bytes:\n",
              heads.num_q_heads, heads.num_kv_heads, heads.head_dim, kPrefillRows,
              with_thousands(kDecodeKeys))
       << table_of(rows).str(2)

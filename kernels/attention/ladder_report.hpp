@@ -29,8 +29,8 @@ struct LadderRow {
   double intensity() const { return static_cast<double>(flops) / static_cast<double>(bytes_moved); }
 };
 
-/// Runs a step on one sequence of random numbers in the checking emulator. Step 5 is split as for
-/// an H100.
+/// Runs a step on one sequence of random numbers in the checking emulator. What splits keys
+/// splits them as for an H100.
 ///
 /// \param step   which kernel
 /// \param shape  heads and format; scale and mask as given
@@ -46,7 +46,7 @@ inline constexpr int kPrefillRows = 64;
 inline constexpr int kDecodeKeys = 1024;
 
 /// Every step that the ladder has: a causal prefill of kPrefillRows tokens by steps 1 to 4, and one
-/// new token over kDecodeKeys keys by step 5. Step 4 runs in bf16 when the format is fp32.
+/// new token over kDecodeKeys keys from step 5 on. Step 4 runs in bf16 when the format is fp32.
 ///
 /// \param heads the model's heads
 /// \param dtype format of K and V

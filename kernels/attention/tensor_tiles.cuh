@@ -1,47 +1,24 @@
 // Tiles of K and V in shared memory for tensor cores, and the queries beside them: where every
 // thread writes what it copies and reads what it multiplies.
-//
-// Source: PTX ISA, "ldmatrix".
 #pragma once
 
+#include "attention/fragments.cuh"
 #include "attention/tile_shape.hpp"
 #include "kernel.cuh"
 
 namespace kv::KV_BACKEND {
 
 inline constexpr int kTensorCoreThreads = 128;  // a CTA: four warps with the 16 rows of an mma each
-inline constexpr int kChunk = 8;                // elements in 16 bytes, the unit of all copies
 
 // One tile of keys or values, and the three that a CTA holds.
-//
-//! [swizzle]
-// Shared memory serves 128 bytes a pass: 8 chunks of 16 bytes, if they lie in 8 different columns
-// of banks. ldmatrix reads one chunk of each of 8 rows, and a row of 128 bytes would put all 8 into
-// one column. So row j keeps chunk c at place c ^ swizzle(j). Rows of an odd number of chunks would
-// need no such thing; rows of 2 (4) times an odd number begin in 4 (2) columns, and only the lowest
-// 1 (2) bits of c must change to tell 8 rows apart.
 template <int kHeadDim>
-struct Tiles {
+struct Tiles : SwizzledRows<kHeadDim / kChunk> {
   static constexpr int kKeys = tensor_core_keys(kHeadDim);
-  static constexpr int kChunks = kHeadDim / kChunk;  // of a row
-  static constexpr int kPlaces = kChunks % 8 == 0 ? 8 : kChunks % 4 == 0 ? 4 : 2;
-  using Tile = uint4[kKeys * kChunks];  // see index()
+  using Tile = uint4[kKeys * kHeadDim / kChunk];  // see SwizzledRows::index()
 
   Tile k[2];  // the keys in use, and the next
   Tile v;
-
-  static __device__ int swizzle(int row) { return row / (8 / kPlaces) % kPlaces; }
-
-  /// Where chunk c of a row lies in a tile.
-  static __device__ int index(int row, int c) { return row * kChunks + (c ^ swizzle(row)); }
-
-  /// The same for chunk c + low from index(row, low), with low 0 or 1 and an even constant c: all
-  /// that depends on the lane is in one number, and the rest is an exclusive or with a constant.
-  static __device__ int index_from(int low_index, int c) {
-    return (low_index ^ c % kPlaces) + c / kPlaces * kPlaces;
-  }
 };
-//! [swizzle]
 
 // Where a thread reads and writes in every tile. Made once, before the loop.
 template <int kHeadDim>

@@ -1,7 +1,9 @@
 #include "attention/traffic.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "attention/tile_shape.hpp"
 #include "emulator/counters.hpp"
@@ -129,6 +131,23 @@ AttentionTraffic tensor_core_traffic(const AttentionShape& shape,
   return block_by_block(shape, sequences, with_lse, kTensorCoreRows, 8);
 }
 
+AttentionTraffic paged_traffic(const AttentionShape& shape, std::span<const SequenceRows> sequences,
+                               bool with_lse, const SplitPlan& plan) {
+  std::vector<SequenceRows> prefill;
+  std::ranges::copy_if(sequences, std::back_inserter(prefill),
+                       [](const SequenceRows& rows) { return rows.q_len > 1; });
+  AttentionTraffic bytes = tiled_traffic(shape, prefill, with_lse);
+  const AttentionTraffic decode = grouped_traffic(shape, sequences, with_lse, plan);
+  bytes.q += decode.q;
+  bytes.k += decode.k;
+  bytes.v += decode.v;
+  bytes.out += decode.out;
+  bytes.lse += decode.lse;
+  bytes.scratch_written += decode.scratch_written;
+  bytes.scratch_read += decode.scratch_read;
+  return bytes;
+}
+
 AttentionTraffic predicted_traffic(AttentionStep step, const AttentionShape& shape,
                                    std::span<const SequenceRows> sequences, bool with_lse,
                                    const SplitPlan& plan) {
@@ -143,6 +162,10 @@ AttentionTraffic predicted_traffic(AttentionStep step, const AttentionShape& sha
       return tensor_core_traffic(shape, sequences, with_lse);
     case AttentionStep::split_kv:
       return split_kv_traffic(shape, sequences, with_lse, plan);
+    case AttentionStep::grouped:
+      return grouped_traffic(shape, sequences, with_lse, plan);
+    case AttentionStep::paged:
+      return paged_traffic(shape, sequences, with_lse, plan);
   }
   require(false, "no such step");
   return {};
@@ -152,7 +175,7 @@ std::int64_t counted_bytes(const emulator::Counters& counters) {
   auto bytes = static_cast<std::int64_t>(counters.global_bytes());
   for (const emulator::LineTally& line : counters.lines)
     if (line.traffic == emulator::Traffic::global_load &&
-        std::string_view(line.place.file).ends_with("attention/arrays.cuh"))
+        std::string_view(line.place.file).ends_with("arrays.cuh"))  // also paged_arrays.cuh
       bytes -= kSectorBytes * static_cast<std::int64_t>(line.tally.units);
   return bytes;
 }

@@ -3,8 +3,8 @@
 //
 // Counted as the emulator counts: whole sectors of 32 bytes for each request of a warp, no caches.
 // A row of any head_dim of kHeadDims fills whole sectors, so only single floats (lse, scores) cost
-// more than their own bytes. The tables of the host, of sequences and of work items, are left out:
-// some 24 bytes that every warp reads.
+// more than their own bytes. The tables of the host, of sequences, work items and blocks, are left
+// out: some 24 bytes that every warp reads, and 4 bytes for each row that a lane looks up.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct AttentionTraffic {
   std::int64_t v = 0;                ///< read
   std::int64_t out = 0;              ///< written
   std::int64_t lse = 0;              ///< written
-  std::int64_t scratch_written = 0;  ///< scores of step 1, partial results of step 5
+  std::int64_t scratch_written = 0;  ///< scores of step 1, partial results from step 5 on
   std::int64_t scratch_read = 0;     ///< the same
 
   std::int64_t loads() const { return q + k + v + scratch_read; }
@@ -60,7 +60,17 @@ AttentionTraffic split_kv_traffic(const AttentionShape& shape,
                                   std::span<const SequenceRows> sequences, bool with_lse,
                                   const SplitPlan& plan);
 
-/// The function of a step. \param plan used by step 5
+/// Step 6: each item reads its K and V once for all of its query heads. \param plan as in step 5
+AttentionTraffic grouped_traffic(const AttentionShape& shape,
+                                 std::span<const SequenceRows> sequences, bool with_lse,
+                                 const SplitPlan& plan);
+
+/// Step 7: step 6 for sequences with one query row, step 3 for those with several. Blocks change
+/// nothing: rows are read whole, wherever they lie. \param plan as in step 5
+AttentionTraffic paged_traffic(const AttentionShape& shape, std::span<const SequenceRows> sequences,
+                               bool with_lse, const SplitPlan& plan);
+
+/// The function of a step. \param plan used from step 5 on
 AttentionTraffic predicted_traffic(AttentionStep step, const AttentionShape& shape,
                                    std::span<const SequenceRows> sequences, bool with_lse,
                                    const SplitPlan& plan = {});

@@ -30,11 +30,21 @@ std::string KernelName::str() const {
   return arguments.empty() ? text : text + ">";
 }
 
-int KernelName::head_dim() const {
+namespace {
+
+// The i-th argument that is a number; 0 when there are less.
+int number(const std::vector<std::string>& arguments, int i) {
   for (const std::string& argument : arguments)
-    if (argument.find_first_not_of("0123456789") == std::string::npos) return std::stoi(argument);
+    if (argument.find_first_not_of("0123456789") == std::string::npos && i-- == 0)
+      return std::stoi(argument);
   return 0;
 }
+
+}  // namespace
+
+int KernelName::head_dim() const { return number(arguments, 0); }
+
+int KernelName::head_tiles() const { return std::max(number(arguments, 1), 1); }
 
 int KernelName::element_bytes() const {
   for (const std::string& argument : arguments) {

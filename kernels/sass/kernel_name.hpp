@@ -16,6 +16,8 @@ struct KernelName {
   std::string str() const;
   /// The first argument that is a number: by custom the size of a head. 0: none.
   int head_dim() const;
+  /// The second argument that is a number: of 16 query heads that a CTA computes. 1: none.
+  int head_tiles() const;
   /// The first argument that is a format of K and V, in bytes an element. 0: none.
   int element_bytes() const;
 };

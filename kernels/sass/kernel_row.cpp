@@ -20,7 +20,8 @@ KernelRow make_row(const KernelCode& kernel, int architecture, const std::string
   if (row.threads_per_cta == 0)
     throw InputError(row.name.str() + " in " + file +
                      ": how many threads a CTA has is not known; give it __launch_bounds__");
-  row.dynamic_shared_bytes = dynamic_shared_bytes(row.name.base, row.name.head_dim());
+  row.dynamic_shared_bytes = dynamic_shared_bytes(row.name.base, row.name.head_dim(),
+                                                  row.name.element_bytes(), row.name.head_tiles());
   row.local_instructions =
       static_cast<int>(std::ranges::count_if(kernel.code, [](const Word& word) {
         return opcode(word) == Opcode::load_local || opcode(word) == Opcode::store_local;

@@ -1,4 +1,5 @@
-// The same model on the CPU and on a device, fed the same tokens: chapter 3 beside chapter 2.
+// The same model with two ways to keep K and V and to attend, fed the same tokens: a chapter beside
+// the one before it.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "attention/device_attention.hpp"
@@ -35,31 +37,53 @@ inline double max_abs(std::span<const float> values) {
   return largest;
 }
 
-/// A cache on the CPU and one on a device, with the attention of each.
+/// One way: a sequence, and the attention that reads it.
+struct Side {
+  std::unique_ptr<kv::SequenceState> state;
+  kv::Attention attention;
+};
+
+/// Both ways.
 class Pair {
  public:
-  Pair(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype, std::int64_t capacity,
-       kv::Backend backend = kv::Backend::emulated)
+  /// \param product_dtype as for logits_atol()
+  Pair(const kv::Model& model, kv::DType dtype, kv::DType product_dtype, Side expected, Side actual)
       : model_(model),
         dtype_(dtype),
-        product_dtype_(steps.prefill == kv::AttentionStep::tensor_core ? dtype : kv::DType::f32),
-        attention_(std::make_shared<kv::DeviceAttention>(kv::device(backend), model.config.heads,
-                                                         dtype, steps)),
-        expected_(model.config, capacity, dtype),
-        actual_(kv::device(backend), model.config, capacity, dtype) {}
+        product_dtype_(product_dtype),
+        expected_(std::move(expected)),
+        actual_(std::move(actual)) {}
+
+  /// Chapter 2 and chapter 3: a cache on the CPU and one on a device.
+  Pair(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype, std::int64_t capacity,
+       kv::Backend backend = kv::Backend::emulated)
+      : Pair(model, dtype, steps.prefill == kv::AttentionStep::tensor_core ? dtype : kv::DType::f32,
+             {std::make_unique<kv::ContiguousCache>(model.config, capacity, dtype), kv::attend},
+             on_device(model, steps, dtype, capacity, backend)) {}
+
+  static Side on_device(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype,
+                        std::int64_t capacity, kv::Backend backend) {
+    kv::Device& device = kv::device(backend);
+    const auto attention =
+        std::make_shared<kv::DeviceAttention>(device, model.config.heads, dtype, steps);
+    return {std::make_unique<kv::DeviceCache>(device, model.config, capacity, dtype),
+            [attention](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads,
+                        int layer, float scale) { (*attention)(items, heads, layer, scale); }};
+  }
 
   /// Runs the tokens through both; every logit within the bound, and where the best is further
   /// ahead than both could err, the same is the best. \return whether all rows were decided so
   bool feed(Tokens tokens) {
-    const kv::RowMajor expected = kv::forward_all(model_, expected_, tokens);
+    const kv::RowMajor expected =
+        kv::forward_all(model_, *expected_.state, tokens, nullptr, expected_.attention);
     const kv::RowMajor actual =
-        kv::forward_all(model_, actual_, tokens, nullptr, std::ref(*attention_));
+        kv::forward_all(model_, *actual_.state, tokens, nullptr, actual_.attention);
     bool decided = true;
     for (std::int64_t r = 0; r < expected.rows(); ++r)
       decided = check_row({expected.row(r).data(), expected.row(r).data() + expected.cols()},
                           {actual.row(r).data(), actual.row(r).data() + actual.cols()}) &&
                 decided;
-    REQUIRE(actual_.length() == expected_.length());
+    REQUIRE(actual_.state->length() == expected_.state->length());
     return decided;
   }
 
@@ -67,7 +91,7 @@ class Pair {
   bool check_row(const std::vector<float>& expected, const std::vector<float>& actual) {
     const double atol = kv::logits_atol(model_.config, dtype_, max_abs(expected), product_dtype_);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      INFO("position " << expected_.length() << ", logit " << i << ": " << actual[i]
+      INFO("position " << expected_.state->length() << ", logit " << i << ": " << actual[i]
                        << ", expected " << expected[i] << ", bound " << atol);
       REQUIRE(std::fabs(double{actual[i]} - expected[i]) <= atol);
     }
@@ -80,9 +104,7 @@ class Pair {
 
   const kv::Model& model_;
   kv::DType dtype_, product_dtype_;
-  std::shared_ptr<kv::DeviceAttention> attention_;
-  kv::ContiguousCache expected_;
-  kv::DeviceCache actual_;
+  Side expected_, actual_;
 };
 
 /// Prompt in chunks, then token by token. \return how many passes were decided

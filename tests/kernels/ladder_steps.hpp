@@ -13,6 +13,7 @@ struct StepUnderTest {
   bool reads_f32;  ///< has a kernel for fp32 K and V
   /// Keys that a row does not see are not even multiplied by 0.
   bool leaves_masked_keys_out;
+  bool in_base_2;            ///< scores times log2(e), which are rounded once more
   Looseness looseness_f16;   ///< of the bound of fp32 arithmetic, K and V in fp16
   Looseness looseness_bf16;  ///< the same, in bf16
 
@@ -22,17 +23,19 @@ struct StepUnderTest {
   }
 };
 
-/// Step 4 rounds q and the weights to nearest: by half a unit in the last of 11 or 8 binary digits.
-/// fp16 is denormal below 2^-14, where half a unit is 2^-25; weights are at most 1.
+/// Steps 4 and 6 round q and the weights to nearest: by half a unit in the last of 11 or 8 binary
+/// digits. fp16 is denormal below 2^-14, where half a unit is 2^-25; weights are at most 1.
 inline constexpr Looseness kRoundedToF16 = {1.0, 1.0, 0x1p-11, 0x1p-11, 0x1p-25};
 inline constexpr Looseness kRoundedToBf16 = {1.0, 1.0, 0x1p-8, 0x1p-8, 0.0};
 
-/// The steps in order. K and V in 16 bits are exact in fp32, so fp32 arithmetic needs no more room.
+/// The steps in order, without step 5, which has tests of its own. K and V in 16 bits are exact in
+/// fp32, so fp32 arithmetic needs no more room.
 inline constexpr StepUnderTest kSteps[] = {
-    {kv::AttentionStep::two_pass, true, true, {}, {}},
-    {kv::AttentionStep::online, true, true, {}, {}},
-    {kv::AttentionStep::tiled, true, true, {}, {}},
-    {kv::AttentionStep::tensor_core, false, false, kRoundedToF16, kRoundedToBf16},
+    {kv::AttentionStep::two_pass, true, true, false, {}, {}},
+    {kv::AttentionStep::online, true, true, false, {}, {}},
+    {kv::AttentionStep::tiled, true, true, false, {}, {}},
+    {kv::AttentionStep::tensor_core, false, false, true, kRoundedToF16, kRoundedToBf16},
+    {kv::AttentionStep::grouped, true, true, true, kRoundedToF16, kRoundedToBf16},
 };
 
 inline constexpr kv::DType kFormats[] = {kv::DType::f32, kv::DType::f16, kv::DType::bf16};
