@@ -4,8 +4,13 @@
 // Bad input from outside (a file, an option, a prompt) throws InputError: one line for a person,
 //   naming the file, tensor or option and what to do. Programs print it and exit with status 2.
 // Exhaustion (the cache is full, the pool is empty) is a normal answer and is returned, not thrown.
+//
+// The allocator of the paged cache is also compiled without exceptions (for the browser): there
+// misuse prints its line and aborts.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -29,8 +34,14 @@ class InputError : public std::runtime_error {
 inline void require(bool ok, std::string_view what,
                     std::source_location where = std::source_location::current()) {
   if (ok) return;
-  throw std::invalid_argument(std::string(where.file_name()) + ":" + std::to_string(where.line()) +
-                              ": " + std::string(what));
+  const std::string line = std::string(where.file_name()) + ":" + std::to_string(where.line()) +
+                           ": " + std::string(what);
+#if defined(__cpp_exceptions) || defined(__CUDACC__)
+  throw std::invalid_argument(line);
+#else
+  std::fprintf(stderr, "%s\n", line.c_str());
+  std::abort();
+#endif
 }
 
 }  // namespace kv

@@ -1,0 +1,117 @@
+// What sequences do with blocks: grow, fork, shrink, copy before a write. Ids only, no memory.
+//
+// No exceptions on these paths and nothing but the standard library: the site's pages run this very
+// code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kv/cache/block_pool.hpp"
+#include "kv/cache/block_table.hpp"
+#include "kv/cache/prefix_index.hpp"
+
+namespace kv {
+
+/// A block that must be copied, in every layer, before its new owner writes to it.
+struct BlockCopy {
+  BlockId from = 0;
+  BlockId to = 0;
+  std::int32_t num_tokens = 0;  ///< tokens at the block's beginning that are in use
+};
+
+/// One step of the allocator, for a trace. Allocate, share and learn add one holder, release and
+/// evict take one away, the others none: whoever adds up sees each block's holders.
+struct BlockEvent {
+  /// What happened to `block`.
+  enum class Kind {
+    allocate,  ///< taken from the pool
+    share,     ///< one more holder (fork, or found in the prefix index)
+    release,   ///< one holder less: a table no longer lists it
+    free,      ///< after a release or evict that was the last holder's: back to the pool
+    copy,      ///< filled with what `from` holds (copy-on-write)
+    learn,     ///< known to the prefix index, which holds it, from now on
+    evict,     ///< forgotten by the prefix index
+    exhausted  ///< no block was left: nothing changed
+  };
+  Kind kind = Kind::allocate;
+  std::int32_t sequence = -1;    ///< the number given with the call; -1 when none has to do with it
+  BlockId block = -1;            ///< none for exhausted
+  BlockId from = -1;             ///< for copy
+  std::int32_t num_holders = 0;  ///< of `block` afterwards
+};
+
+/// Receives events as they happen.
+class BlockListener {
+ public:
+  virtual ~BlockListener() = default;
+  virtual void on_event(const BlockEvent& event) = 0;
+};
+
+/// Changes block tables. Every call either does all it says or, when blocks run out, nothing.
+///
+/// Invariants: a block that two tables hold is never written; the holders of a block are the tables
+/// that list it and, once, the prefix index.
+class BlockAllocator {
+ public:
+  /// \param num_blocks blocks of the pool
+  /// \param block_size tokens of a block, at least 1
+  /// \param hash       of the prefix index; another one forces collisions in tests
+  BlockAllocator(BlockId num_blocks, std::int32_t block_size,
+                 PrefixIndex::Hash hash = PrefixIndex::hash);
+  BlockAllocator(const BlockAllocator&) = delete;  // the index refers to the pool beside it
+  BlockAllocator& operator=(const BlockAllocator&) = delete;
+
+  /// Makes slots [length, length + num_tokens) of a table writable for it alone: takes blocks and,
+  /// when the last block is filled in part and shared, replaces it by a copy. Evicts idle blocks of
+  /// the prefix index when the pool is empty. Repeating a call changes nothing.
+  ///
+  /// \param copies  receives what must be copied before anything is written: at most one block
+  /// \param evicted if not null, receives blocks of the table that still hold evicted tokens; they
+  ///                are to be erased before the copies are made
+  /// \return whether there were enough blocks; if not, nothing has changed
+  [[nodiscard]] bool reserve(BlockTable& table, std::int64_t num_tokens,
+                             std::vector<BlockCopy>& copies, std::int32_t sequence = -1,
+                             std::vector<BlockId>* evicted = nullptr);
+  /// The largest num_tokens for which reserve() would answer yes, if nobody else took blocks.
+  std::int64_t num_reservable(const BlockTable& table) const;
+
+  /// A second table of the same tokens; reserved blocks behind them are not shared. A last block
+  /// that is filled in part is no longer writable for either of the two: reserve() again.
+  BlockTable fork(const BlockTable& table, std::int32_t sequence = -1);
+  /// Forgets tokens behind the first `num_tokens` and gives back blocks that hold none.
+  /// \param freed if not null, receives the blocks that nobody holds any more
+  void truncate(BlockTable& table, std::int64_t num_tokens, std::vector<BlockId>* freed = nullptr,
+                std::int32_t sequence = -1);
+
+  /// Begins an empty table with the known blocks of a prompt: whole blocks, and never the last
+  /// token, since something must be computed to have logits.
+  /// \return tokens found, now the table's length
+  std::int64_t adopt_prefix(BlockTable& table, std::span<const std::int32_t> tokens,
+                            std::uint64_t salt = 0, std::int32_t sequence = -1);
+  /// Lets others find the full blocks of a sequence.
+  /// \param tokens all committed tokens of the table
+  void publish(const BlockTable& table, std::span<const std::int32_t> tokens,
+               std::uint64_t salt = 0, std::int32_t sequence = -1);
+
+  const BlockPool& pool() const { return pool_; }
+  const PrefixIndex& index() const { return index_; }
+  std::int32_t block_size() const { return block_size_; }
+  /// \param listener receives every event from now on; nobody when null
+  void set_listener(BlockListener* listener) { listener_ = listener; }
+
+ private:
+  bool shares_last_block(const BlockTable& table) const;
+  BlockId take(std::int32_t sequence, std::vector<BlockId>* evicted);
+  bool release(BlockId block, std::int32_t sequence);
+  void tell(BlockEvent::Kind kind, std::int32_t sequence, BlockId block, BlockId from = -1) const;
+
+  BlockPool pool_;
+  PrefixIndex index_;
+  std::int32_t block_size_;
+  BlockListener* listener_ = nullptr;
+};
+
+}  // namespace kv
