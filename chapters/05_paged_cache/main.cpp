@@ -9,6 +9,7 @@
 
 #include "chapter_device.hpp"
 #include "kv/agreement.hpp"
+#include "kv/cache/export.hpp"
 #include "kv/cache/paged.hpp"
 #include "kv/cost/kv_bytes.hpp"
 #include "kv/generate.hpp"
@@ -34,6 +35,7 @@ kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::Seque
 void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels,
              const kv::PagedOptions& paged) {
   // Config and model, and a device that has kernels for it.
+  paged.check(options);
   const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
   const kv::Model& model = loaded.model;
   const kv::ChapterDevice device(options, kernels.paged(), model.config);
@@ -57,6 +59,7 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
       kv::kv_bytes_per_token(kv::kv_shape(model.config), kv::kv_format(options.kv_dtype)).total();
   report.kv_bytes_held = cache.bytes_held();
   report.kv_bytes_read = device.kv_bytes_read();
+  if (!paged.npz.empty()) kv::export_sequence("--export", paged.npz, cache);
 
   // The same steps as chapter 4 takes them.
   if (options.num_compared > 0) {

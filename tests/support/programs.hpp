@@ -63,9 +63,9 @@ inline std::string deterministic_report(const std::string& out) {
 
 // What stands before the first section: prompt and continuation.
 inline std::string text_of(const std::string& out) {
-  const std::size_t end =
-      std::min({out.find("\n\nWork up to"), out.find("\n\nCost of one"), out.find("\n\nThe ladder"),
-                out.find("\n\nWho reads"), out.find("\n\n--- report")});
+  const std::size_t end = std::min({out.find("\n\nWork up to"), out.find("\n\nCost of one"),
+                                    out.find("\n\nThe ladder"), out.find("\n\nWho reads"),
+                                    out.find("\n\nThree sequences"), out.find("\n\n--- report")});
   REQUIRE(end != std::string::npos);
   return out.substr(0, end);
 }

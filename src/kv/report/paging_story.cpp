@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kv/agreement.hpp"
+#include "kv/report/output_file.hpp"
 #include "kv/report/table.hpp"
 
 namespace kv {
@@ -193,9 +194,19 @@ ChapterExtras PagedOptions::extras(ChapterExtras base) {
     app.add_option("--block-size", block_size, "tokens of a block")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
+    app.add_option("--export", npz,
+                   "write the sequence's blocks and table as .npz to this file (--device cpu)");
     app.add_option("--trace", trace, "write every event of the allocator as JSON to this file");
   };
   return {base.has_kernels, declare};
+}
+
+void PagedOptions::check(const ChapterOptions& options) const {
+  if (!trace.empty()) check_writable("--trace", trace);
+  if (npz.empty()) return;
+  if (options.device != "cpu")
+    throw InputError("--export: it reads the memory of the host; add --device cpu");
+  check_writable("--export", npz);
 }
 
 std::int64_t num_story_blocks(const LoadedModel& loaded, std::int32_t block_size) {

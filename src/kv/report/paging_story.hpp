@@ -18,9 +18,13 @@ namespace kv {
 struct PagedOptions {
   std::int32_t block_size = 16;  ///< tokens of a block
   std::string trace;             ///< file for every event of the allocator as JSON, or empty
+  std::string npz;               ///< file for the arrays of the run's own sequence, or empty
 
   /// What run_chapter() takes: these options and those of `base`. This must outlive it.
   ChapterExtras extras(ChapterExtras base);
+  /// Finds out before the run what would fail after it.
+  /// \throws InputError when a file cannot be written, or its content is not within reach
+  void check(const ChapterOptions& options) const;
 };
 
 /// What the story is told with.
