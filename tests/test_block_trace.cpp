@@ -16,8 +16,10 @@ namespace {
 std::string dense(const kv::Json& json) {
   std::string out;
   bool in_string = false;
+  bool escaped = false;
   for (const char c : json.str()) {
-    if (c == '"') in_string = !in_string;
+    if (c == '"' && !escaped) in_string = !in_string;
+    escaped = c == '\\' && !escaped;
     if (in_string || (c != ' ' && c != '\n')) out += c;
   }
   return out;

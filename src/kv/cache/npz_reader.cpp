@@ -17,7 +17,11 @@ class Reader {
   Reader(std::span<const std::byte> bytes, std::string_view path) : bytes_(bytes), path_(path) {}
 
   [[noreturn]] void fail(std::string_view why) const {
-    throw InputError("'" + std::string(path_) + "': " + std::string(why));
+    std::string message = "'" + std::string(path_) + "': " + std::string(why);
+    // A name from the file may hold a line break; a message is one line.
+    for (char& c : message)
+      if (static_cast<unsigned char>(c) < 0x20) c = '?';
+    throw InputError(message);
   }
   std::size_t size() const { return bytes_.size(); }
   std::span<const std::byte> part(std::size_t offset, std::size_t count) const {
