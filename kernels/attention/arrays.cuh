@@ -41,6 +41,13 @@ struct AttentionArrays {
   }
 };
 
+/// Whether the row `step` keys after another lies step * num_kv_heads further on: then a kernel may
+/// add instead of asking kv_index() again.
+template <typename Arrays>
+inline constexpr bool kRowsAreEquidistant = false;
+template <typename T>
+inline constexpr bool kRowsAreEquidistant<AttentionArrays<T>> = true;
+
 /// Entry i of a table that the host made: as rows_of(), left out of the counts of traffic.
 template <typename Entry>
 __device__ inline Entry plan_entry(const Entry* table, int i) {

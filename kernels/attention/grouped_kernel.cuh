@@ -21,6 +21,7 @@ struct GroupedShape {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kKeys = grouped_keys(kHeadDim, sizeof(T));
   static constexpr int kSlots = grouped_slots(kHeadDim);
+  static constexpr int kStride = kWarps * kKeys;    // from a warp's tile to its next
   static constexpr int kElements = 16 / sizeof(T);  // of a chunk
   using Place = SwizzledRows<kHeadDim / kElements>;
   using QueryTile = uint4[16 * Place::kChunks];
@@ -48,9 +49,19 @@ struct GroupedShape {
   static_assert(sizeof(Ring) == sizeof(Slot) * kSlots, "the state must fit into the ring");
 };
 
+// Before compute capability 8.0 an asynchronous copy is a load and a store, through registers: then
+// there are too few to keep addresses in, and one loop must do.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+inline constexpr bool kCopiesNeedRegisters = true;
+#else
+inline constexpr bool kCopiesNeedRegisters = false;
+#endif
+
 // A warp's copies into its ring: the keys of a tile, its values, the keys of the warp's next tile
 // and so on, each into the slot that is free. For each of the lane's rows in a tile one address is
 // kept, made when the tile before has been copied.
+//
+// kWhole: all keys of the tile exist, and of the next.
 template <typename Shape, typename Arrays>
 struct RingFeed {
   using Place = typename Shape::Place;
@@ -58,44 +69,65 @@ struct RingFeed {
   const Arrays& a;
   SequenceRows sequence;
   int kv_head;
-  int end;                              // of the item
-  int begin;                            // first key of the tile
-  std::int64_t rows[Shape::kLaneRows];  // where the lane's keys lie, in units of a head
+  int end;                                   // of the item
+  int key;                                   // the lane's first of the tile
+  int place;                                 // of that key's chunk in a slot
+  int chunk;                                 // the lane's first of a row
+  std::int64_t rows[Shape::kLaneRows] = {};  // where the lane's keys lie, in units of a head
 
-  static __device__ int lane() { return threadIdx.x % 32; }
-  static __device__ int lane_row() { return lane() / Place::kPlaces; }
+  // \param begin first key of the warp's first tile
+  __device__ RingFeed(const Arrays& a_in, const SequenceRows& sequence_in, int kv_head_in,
+                      int begin, int end_in)
+      : a(a_in), sequence(sequence_in), kv_head(kv_head_in), end(end_in) {
+    const int row = threadIdx.x % 32 / Place::kPlaces;
+    chunk = threadIdx.x % Place::kPlaces;
+    key = begin + row;
+    place = Place::index(row, chunk);
+    locate<false>();
+  }
 
   // A key past the end has the address of the last: nothing is read there.
   //! [locate]
-  __device__ void locate() {
-    if (begin >= end) return;
+  template <bool kWhole>
+  __device__ __forceinline__ void locate() {
+    if (!kWhole && end <= 0) return;  // no key at all, and perhaps no row to speak of
     for (int r = 0; r < Shape::kLaneRows; ++r) {
-      const int key = begin + lane_row() + r * Shape::kStep;
-      rows[r] = a.kv_index(sequence, min(key, end - 1), kv_head);
+      if constexpr (kWhole && kRowsAreEquidistant<Arrays>) {
+        rows[r] += static_cast<std::int64_t>(Shape::kStride) * a.num_kv_heads;
+      } else {
+        rows[r] = find_row(r);
+      }
     }
+  }
+  __device__ __forceinline__ std::int64_t find_row(int r) const {
+    return a.kv_index(sequence, min(key + r * Shape::kStep, end - 1), kv_head);
   }
   //! [locate]
 
   // Starts the copy of the next slot's worth. Rows past the end become zeros, so that a weight of 0
   // has a number to be multiplied by.
   //! [fill]
-  template <typename T>
-  __device__ void copy(typename Shape::Slot& slot, const T* source) const {
-    const int chunk = lane() % Place::kPlaces;
+  template <bool kWhole, typename T>
+  __device__ __forceinline__ void copy(typename Shape::Slot& slot, const T* source) const {
     for (int r = 0; r < Shape::kLaneRows; ++r) {
-      const int row = lane_row() + r * Shape::kStep;
-      const T* const from = source + rows[r] * Shape::kHeadDim + chunk * Shape::kElements;
+      // Rows are kStep apart, of which the swizzle sees every second one: 8 apart, they look alike.
+      static_assert(Shape::kStep % 8 == 0 || Shape::kStep == 4);
+      const int first =
+          (r * Shape::kStep % 8 == 0 ? place : place ^ 4) + r * Shape::kStep * Place::kChunks;
+      const std::int64_t row = kCopiesNeedRegisters ? find_row(r) : rows[r];
+      const T* const from = source + row * Shape::kHeadDim + chunk * Shape::kElements;
       for (int c = 0; c < Place::kChunks; c += Place::kPlaces)
-        cp_async_16(&slot[Place::index(row, chunk) + c], from + c * Shape::kElements,
-                    row < end - begin ? 16 : 0);
+        cp_async_16(&slot[first + c], from + c * Shape::kElements,
+                    kWhole || key + r * Shape::kStep < end ? 16 : 0);
     }
   }
-  __device__ void fill(typename Shape::Slot& slot, bool with_values) {
-    if (begin < end) copy(slot, with_values ? a.v : a.k);
-    cp_async_commit();  // also a group of nothing: the waits count groups
-    if (!with_values) return;
-    begin += Shape::kWarps * Shape::kKeys;
-    locate();
+  template <bool kWhole, bool kValues>
+  __device__ __forceinline__ void fill(typename Shape::Slot& slot) {
+    if (!kCopiesNeedRegisters || end > 0) copy<kWhole>(slot, kValues ? a.v : a.k);
+    cp_async_commit();
+    if (!kValues) return;
+    key += Shape::kStride;
+    if constexpr (!kCopiesNeedRegisters) locate<kWhole>();
   }
   //! [fill]
 };
@@ -251,12 +283,13 @@ __device__ __forceinline__ void combine_warps(typename Shape::Shared& shared,
 }
 //! [combine]
 
-// One tile of keys for all heads of the item, by one warp. kMasked: not all of its keys exist.
+// One tile of keys for all heads of the item, by one warp. kWhole: all keys exist, also of the
+// tiles that are copied meanwhile.
 //
 // \param slot     of the warp's ring, next in turn
 // \param num_left keys of the item from the tile's first on
 //! [pipeline]
-template <bool kMasked, typename T, typename Shape, typename Arrays>
+template <bool kWhole, typename T, typename Shape, typename Arrays>
 __device__ __forceinline__ void take_tile(typename Shape::Shared& shared,
                                           Rows<Shape::kHeadDim> (&heads)[Shape::kHeadTiles],
                                           RingFeed<Shape, Arrays>& feed, int& slot, int num_left,
@@ -270,11 +303,11 @@ __device__ __forceinline__ void take_tile(typename Shape::Shared& shared,
   unrolled<Shape::kHeadTiles>(
       [&]<int t>() { scores<T, Shape>(s[t], shared.q[t], slots[slot], lane); });
   __syncwarp();  // all lanes have read the keys: their slot may be filled again
-  feed.fill(slots[slot], kSlots % 2 == 1);
+  feed.template fill<kWhole, kSlots % 2 == 1>(slots[slot]);
   slot = slot + 1 == kSlots ? 0 : slot + 1;
 
   unrolled<Shape::kHeadTiles>([&]<int t>() {
-    if constexpr (kMasked) mask(s[t], num_left);
+    if constexpr (!kWhole) mask(s[t], num_left);
     softmax_step(s[t], heads[t], scale_log2);
   });
 
@@ -283,17 +316,26 @@ __device__ __forceinline__ void take_tile(typename Shape::Shared& shared,
   unrolled<Shape::kHeadTiles>(
       [&]<int t>() { add_values<T, Shape>(heads[t], s[t], slots[slot], lane); });
   __syncwarp();  // all lanes have read the values: their slot may be filled again
-  feed.fill(slots[slot], kSlots % 2 == 0);
+  feed.template fill<kWhole, kSlots % 2 == 0>(slots[slot]);
   slot = slot + 1 == kSlots ? 0 : slot + 1;
 }
 //! [pipeline]
+
+// Side by side on an SM: the compiler gives a thread no more registers than that leaves (168 or
+// 255).
+template <typename T, int kHeadDim, int kHeadTiles>
+constexpr int kGroupedCtas = sizeof(T) == 2 && kHeadTiles == 1 && kHeadDim <= 128 &&
+                                     !kCopiesNeedRegisters
+                                 ? 3
+                                 : 1;
 
 // q, out    [num_q_rows, num_q_heads, head_dim]   k, v: rows of [head_dim], found by a.kv_index()
 // split.out [num_partials, heads_per_item, head_dim]   split.lse [num_partials, heads_per_item]
 // grid (num_items), CTA (32 * kWarps); warp w takes the tiles w, w + kWarps, ... of the item's keys
 // a.scale is the scale times log2(e)
 template <typename T, int kHeadDim, int kHeadTiles, template <typename> class Arrays>
-__global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThreads, 1)
+__global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThreads,
+                                  kGroupedCtas<T, kHeadDim, kHeadTiles>)
     grouped_kernel(Arrays<T> a, SplitArrays split) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   if (std::is_same_v<T, bf16>) {  // AttentionShape::validate() does not let it come to this
@@ -302,7 +344,6 @@ __global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThread
   }
 #endif
   using Shape = GroupedShape<T, kHeadDim, kHeadTiles>;
-  constexpr int kKeys = Shape::kKeys;
   typename Shape::Shared& shared = *dynamic_shared<typename Shape::Shared>();
   const SplitItem item = plan_entry(split.items, blockIdx.x);
   const SequenceRows sequence = a.rows_of(item.sequence);
@@ -312,10 +353,10 @@ __global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThread
   const int warp = threadIdx.x / 32;
 
   //! [loop]
-  int begin = item.begin + warp * kKeys;  // first key of the tile that is next in turn
-  RingFeed<Shape, Arrays<T>> feed{a, sequence, a.kv_head(first_head), item.end, begin, {}};
-  feed.locate();
-  for (int i = 0; i < Shape::kSlots; ++i) feed.fill(shared.rings[warp].slots[i], i % 2 == 1);
+  int begin = item.begin + warp * Shape::kKeys;  // first key of the tile that is next in turn
+  RingFeed<Shape, Arrays<T>> feed(a, sequence, a.kv_head(first_head), begin, item.end);
+  unrolled<Shape::kSlots>(
+      [&]<int i>() { feed.template fill<false, i % 2 == 1>(shared.rings[warp].slots[i]); });
   load_queries<T, Shape>(shared, a.q + q_index * kHeadDim, num_heads);
   __syncthreads();  // the queries, written by all warps, are there for all: the last time that one
                     // warp waits for another before the keys are done
@@ -323,10 +364,17 @@ __global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThread
   const LaneIndex lane = LaneIndex::make<Shape>();
   Rows<kHeadDim> heads[kHeadTiles] = {};
   int slot = 0;
-  for (; begin + kKeys <= item.end; begin += Shape::kWarps * kKeys)
-    take_tile<false, T>(shared, heads, feed, slot, kKeys, lane, a.scale);
-  if (begin < item.end)
-    take_tile<true, T>(shared, heads, feed, slot, item.end - begin, lane, a.scale);
+  // While a tile is multiplied, others are copied or looked up, up to kAhead tiles further on. As
+  // long as those are whole, nobody has to ask which keys exist.
+  constexpr int kAhead = Shape::kSlots / 2 + 1;
+  constexpr int kWholeKeys = kAhead * Shape::kStride + Shape::kKeys;
+  if constexpr (!kCopiesNeedRegisters)
+    for (; item.end - begin >= kWholeKeys; begin += Shape::kStride)
+      take_tile<true, T>(shared, heads, feed, slot, Shape::kKeys, lane, a.scale);
+  for (; begin < item.end; begin += Shape::kStride)
+    take_tile<false, T>(shared, heads, feed, slot, item.end - begin, lane, a.scale);
+  cp_async_wait<0>();  // rows past the end are on their way into the ring, as zeros
+  __syncwarp();        // and all lanes' are there, before the warp's state takes their place
   //! [loop]
 
   const bool is_part = item.partial >= 0;

@@ -257,8 +257,9 @@ __global__ void __launch_bounds__(kTiledThreads, tiled_min_ctas(kHeadDim))
     tiled_kernel(Arrays<T> a) {
   using Shape = Tile<kHeadDim>;
   auto& tiles = *dynamic_shared<SharedTiles<kHeadDim>>();
+  const SequenceRows rows = a.rows_of(blockIdx.z);
   Task task;
-  task.rows = a.rows_of(blockIdx.z);
+  task.rows = rows;
   task.h = blockIdx.y;
   task.g = a.kv_head(task.h);
   // The last rows first: under a causal mask they have the most keys, and a GPU that starts with

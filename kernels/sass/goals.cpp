@@ -69,6 +69,36 @@ const Goal kGoals[] = {
      kAtMost,
      5.5,
      "the rest of the loop must fit into the slots that the tensor cores leave free"},
+    {"06_grouped",
+     "grouped_kernel",
+     80,
+     0,
+     {},
+     Figure::narrow_loads,
+     kAtMost,
+     0,
+     "a narrow load needs as many slots and requests as a wide one, for less"},
+    {"06_grouped",
+     "grouped_kernel",
+     80,
+     0,
+     {},
+     Figure::bytes_in_flight_per_sm,
+     kAtLeast,
+     40 * 1024,
+     "latency times bandwidth of an SM (Little's law): fewer, and the memory idles"},
+    {"06_grouped",
+     "grouped_kernel",
+     80,
+     2,
+     {},
+     Figure::instructions_per_element,
+     kAtMost,
+     3,
+     "a quarter of what an H200 issues while its memory delivers an element: groups of up to 16 "
+     "are "
+     "as fast as one head",
+     1},
 };
 
 std::string_view name(Figure figure) {
@@ -114,6 +144,7 @@ bool falls_under(const KernelRow& row, const Goal& goal) {
          (goal.kernel.empty() || row.name.base == goal.kernel) &&
          row.architecture >= goal.min_architecture &&
          (goal.element_bytes == 0 || row.name.element_bytes() == goal.element_bytes) &&
+         (goal.head_tiles == 0 || row.name.head_tiles() == goal.head_tiles) &&
          (goal.head_dims.empty() ||
           std::ranges::find(goal.head_dims, row.name.head_dim()) != goal.head_dims.end());
 }

@@ -30,6 +30,7 @@ struct Goal {
   bool at_least;  ///< else at most
   double bound;
   std::string_view reason;
+  int head_tiles = 0;  ///< of KernelName; 0: any
 };
 
 /// The goals of the course.

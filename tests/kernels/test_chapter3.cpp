@@ -50,7 +50,7 @@ TEST_CASE("chapter 3: random models of every head size and group agree with chap
 }
 
 TEST_CASE("chapter 3: every step of the ladder agrees with chapter 2", "[kernels][chapter3]") {
-  const int number = GENERATE(1, 2, 3, 5);
+  const int number = GENERATE(1, 2, 3, 5, 6);
   const kv::Model model = kv_test::random_model(shape_of(32, 3, 3));
   const auto tokens = random_tokens(12, model.config.vocab_size, 4);
   for (const std::size_t chunk : {1, 4, 5, 9}) {
@@ -62,7 +62,7 @@ TEST_CASE("chapter 3: every step of the ladder agrees with chapter 2", "[kernels
 TEST_CASE("chapter 3: 16-bit caches agree with chapter 2's, with and without tensor cores",
           "[kernels][chapter3]") {
   const auto dtype = GENERATE(DType::f16, DType::bf16);
-  const int number = GENERATE(0, 2, 3, 4, 5);
+  const int number = GENERATE(0, 2, 3, 4, 5, 6);
   const kv::Model model = kv_test::random_model(shape_of(64, 2, 5));
   const auto tokens = random_tokens(22, model.config.vocab_size, 6);
   for (const std::size_t chunk : {7, 100}) {

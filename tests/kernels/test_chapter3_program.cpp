@@ -59,7 +59,7 @@ TEST_CASE("chapter 3's program: it writes the text of chapter 2 and the same rep
   CHECK(report_line(before.out, "device") == "cpu");
   CHECK_THAT(report_line(outcome.out, "device"), StartsWith("emulator, "));
   CHECK_THAT(report_line(outcome.out, "agreement"), ContainsSubstring("12 of 12 tokens equal"));
-  CHECK(ladder_lines(outcome.out).size() == 5);
+  CHECK(ladder_lines(outcome.out).size() == 7);
   CHECK_THAT(outcome.out, ContainsSubstring("Every count of bytes moved equals its closed form"));
   // The deterministic part of a run is the same every time.
   CHECK(deterministic_report(run(kProgram, arguments).out) == deterministic_report(outcome.out));
@@ -67,8 +67,8 @@ TEST_CASE("chapter 3's program: it writes the text of chapter 2 and the same rep
 
 TEST_CASE("chapter 3's program: a step is used for every pass and is the only row of the ladder",
           "[kernels][programs]") {
-  const int step = GENERATE(1, 2, 3, 4, 5);
-  const std::string names[] = {"two_pass", "online", "tiled", "tensor_core", "split_kv"};
+  const int step = GENERATE(1, 2, 3, 4, 5, 6);
+  const std::string names[] = {"two_pass", "online", "tiled", "tensor_core", "split_kv", "grouped"};
   const Outcome outcome =
       run(kProgram, "--prompt 'ROMEO:' --tokens 3 --device emulated --chunk 1 --step " +
                         std::to_string(step) + (step == 4 ? " --kv-dtype bf16" : ""));
@@ -151,7 +151,7 @@ TEST_CASE("chapter 3's program: JSON, CSV and the picture are written", "[kernel
 
 TEST_CASE("chapter 3's program: bad input ends with one line that names it, and status 2",
           "[kernels][programs]") {
-  for (const std::string step : {"0", "6", "-1", "two", "''"})
+  for (const std::string step : {"0", "7", "-1", "two", "''"})
     expect_refusal(kProgram, "--tokens 1 --step " + step, "--step");
   expect_refusal(kProgram, "--tokens 1 --device tpu", "--device");
   if (!kv::has_gpu()) expect_refusal(kProgram, "--tokens 1 --device gpu", "--device gpu");

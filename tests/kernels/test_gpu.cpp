@@ -159,7 +159,7 @@ void check_streams(Backend backend) {
 
 void check_random_models(Backend backend, std::initializer_list<int> head_dims) {
   for (const int head_dim : head_dims)
-    for (const int step : {0, 1, 2, 3, 5}) {
+    for (const int step : {0, 1, 2, 3, 5, 6}) {
       INFO("head_dim " << head_dim << ", --step " << step);
       const kv::Model model = random_model({.num_layers = 2,
                                             .num_q_heads = 6,

@@ -29,18 +29,25 @@ TEST_CASE("ladder report: every step of the walk is counted as predicted, and cl
           "[kernels]") {
   const kv::HeadConfig heads = GENERATE(kv::HeadConfig{4, 2, 32}, kv::HeadConfig{3, 1, 64});
   const auto rows = kv::walk_ladder(heads, DType::f32);
-  REQUIRE(rows.size() == 5);
+  REQUIRE(rows.size() == 7);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     INFO("step " << kv::name(rows[i].step));
     CHECK(static_cast<std::size_t>(rows[i].step) == i + 1);
     CHECK(rows[i].bytes_moved == rows[i].bytes_predicted);
     CHECK(rows[i].bytes_moved >= rows[i].bytes_needed);
     CHECK(rows[i].kv_dtype == (i == 3 ? DType::bf16 : DType::f32));
-    CHECK(rows[i].q_len == (i == 4 ? 1 : kv::kPrefillRows));
+    CHECK(rows[i].q_len == (i >= 4 ? 1 : kv::kPrefillRows));
     if (i > 0 && i < 4) CHECK(rows[i].bytes_moved < rows[i - 1].bytes_moved);
   }
   CHECK(rows[0].scratch_bytes == 4 * heads.num_q_heads * 64 * 65 / 2);
   CHECK(rows[4].scratch_bytes > 0);  // partial results: the keys are split
+  // Step 6 reads K and V once for all query heads of a group, and so does step 7.
+  const std::int64_t kv_bytes = std::int64_t{2} * kv::kDecodeKeys * heads.kv_dim() * 4;
+  CHECK(rows[4].bytes_moved >= heads.group_size() * kv_bytes);
+  for (const std::size_t i : {5, 6}) {
+    CHECK(rows[i].bytes_moved >= kv_bytes);
+    CHECK(rows[i].bytes_moved < kv_bytes + kv_bytes / 8);
+  }
   const auto one = kv::walk_ladder(heads, DType::f16, 5);
   REQUIRE(one.size() == 1);
   CHECK(one[0].step == AttentionStep::split_kv);

@@ -16,6 +16,7 @@
 
 #include "kernels/attention_problem.hpp"
 #include "kernels/ladder_steps.hpp"
+#include "kernels/paged_problem.hpp"
 
 namespace {
 
@@ -25,6 +26,9 @@ using kv::emulator::Order;
 /// Check -> the first thing that it noticed.
 using Findings = std::map<std::string, std::string>;
 
+// Steps that cut decode into parts.
+bool splits(AttentionStep step) { return step >= AttentionStep::split_kv; }
+
 // Small, but with every feature: groups, several tiles and splits, ragged batches, rows without
 // keys, empty sequences, tails, sharp scores.
 std::vector<kv_test::AttentionProblem> problems(AttentionStep step) {
@@ -32,31 +36,44 @@ std::vector<kv_test::AttentionProblem> problems(AttentionStep step) {
   std::vector<std::vector<Lengths>> batches = {
       {{70, 70}}, {{70, 17}}, {{17, 133}}, {{1, 130}, {1, 67}, {1, 0}, {1, 1}}, {{0, 5}, {3, 64}}};
   // Step 5 gives every query row CTAs of its own: a few rows say as much.
-  if (step == AttentionStep::split_kv)
-    batches = {{{5, 70}}, {{7, 3}}, {{1, 130}, {1, 67}, {1, 0}, {1, 1}}};
-  const kv::DType dtype = step == AttentionStep::tensor_core ? kv::DType::f16 : kv::DType::f32;
+  if (splits(step)) batches = {{{5, 70}}, {{7, 3}}, {{1, 130}, {1, 67}, {1, 0}, {1, 1}}};
+  // From step 6 on: some without tensor cores, some with them.
+  const auto dtype_of = [step](unsigned seed) {
+    const bool both = step > AttentionStep::split_kv;
+    return step == AttentionStep::tensor_core || (both && seed / 2 % 2 == 0) ? kv::DType::f16
+                                                                             : kv::DType::f32;
+  };
   std::vector<kv_test::AttentionProblem> list;
   unsigned seed = 1;
   for (const auto& lengths : batches) {
     for (const bool causal : {true, false}) {
       const float spread = seed % 2 == 0 ? 1.0f : 8.0f;
-      list.push_back(
-          kv_test::random_problem({{4, 2, 64}, dtype, 0.125f, causal}, lengths, seed++, spread));
+      list.push_back(kv_test::random_problem({{4, 2, 64}, dtype_of(seed), 0.125f, causal}, lengths,
+                                             seed, spread));
+      ++seed;
     }
   }
   // Scores far below zero: q and k point in opposite directions.
   const std::vector<Lengths> low = {{5, 40}};
-  list.push_back(kv_test::random_problem({{4, 2, 64}, dtype, 0.125f, true}, low, seed));
+  list.push_back(kv_test::random_problem({{4, 2, 64}, dtype_of(seed), 0.125f, true}, low, seed));
   for (float& x : list.back().q) x = -std::fabs(x) * 1000.0f;
   for (float& x : list.back().k) x = std::fabs(x);
   return list;
 }
 
+kv_test::AttentionResult run_step(const kv_test::AttentionProblem& problem, AttentionStep step,
+                                  kv::Backend backend, const kv::SplitOptions& split) {
+  if (step == AttentionStep::paged)
+    return kv_test::run_in_blocks(problem, 16, backend, true, split);
+  return run(problem, step, backend, true, split);
+}
+
 std::string numbers(const kv_test::AttentionProblem& problem, AttentionStep step,
                     const kv::SplitOptions& split) {
-  const auto looseness =
-      step == AttentionStep::tensor_core ? kv_test::kRoundedToF16 : kv_test::Looseness{};
-  return oracle_difference(problem, run(problem, step, kv::Backend::emulated, true, split),
+  const bool rounds = step == AttentionStep::tensor_core || step > AttentionStep::split_kv;
+  const auto looseness = rounds && problem.shape.kv_dtype == kv::DType::f16 ? kv_test::kRoundedToF16
+                                                                            : kv_test::Looseness{};
+  return oracle_difference(problem, run_step(problem, step, kv::Backend::emulated, split),
                            looseness);
 }
 
@@ -72,14 +89,14 @@ void run_fast(const kv_test::AttentionProblem& problem, AttentionStep step, Find
         findings.emplace("error", error.what());
       }
     }
-    if (step != AttentionStep::split_kv) break;  // only split-KV has chunks
+    if (!splits(step)) break;  // the others have no chunks
   }
 }
 
 void run_checked(const kv_test::AttentionProblem& problem, AttentionStep step, Findings& findings) {
   kv::emulator::options() = {};
   try {
-    run(problem, step, kv::Backend::checked, true, {.fixed_chunk = 16});
+    run_step(problem, step, kv::Backend::checked, {.fixed_chunk = 16});
   } catch (const std::exception&) {  // the reports say more
   }
   for (const auto& report : kv::emulator::last_launch().reports)
