@@ -111,9 +111,22 @@ TEST_CASE("paged cache: two appends in one pass follow each other", "[paged]") {
   for (int l = 0; l < kLayers; ++l) {
     append(cache, l, {1, 2});
     append(cache, l, {3});
+    append(cache, l, {4});  // behind all that was appended: a block more
   }
-  cache.commit(3);
-  CHECK(tokens_of(cache) == range_of(0, 4));
+  cache.commit(4);
+  CHECK(tokens_of(cache) == range_of(0, 5));
+}
+
+TEST_CASE("paged cache: reserved blocks are in no span", "[paged]") {
+  const Pool pool = make_pool(4, 2);
+  kv::PagedCache cache(pool);
+  REQUIRE(cache.reserve(8));
+  CHECK(cache.spans(0, 0).empty());
+  run(cache, {0, 1});
+  REQUIRE(cache.reserve(6));
+  CHECK(cache.table().blocks.size() == 4);
+  CHECK(cache.spans(0, 0).size() == 1);
+  CHECK(cache.bytes_held() == 4 * pool->storage->shape().block_bytes());
 }
 
 TEST_CASE("paged cache: slots that no one has written are NaN, also after truncate and at the end",
@@ -145,6 +158,12 @@ TEST_CASE("paged cache: slots that no one has written are NaN, also after trunca
     CHECK(written() == std::vector<kv::Slot>{0, 1});
     run(cache, range_of(2, 6));
     CHECK(tokens_of(cache) == range_of(0, 8));
+    // The same within a block that stays.
+    cache.truncate(4);
+    for (int l = 0; l < kLayers; ++l) append(cache, l, {8, 9});
+    CHECK(written().size() == 6);
+    cache.truncate(4);
+    CHECK(written() == std::vector<kv::Slot>{0, 1, 2, 3});
   }
   CHECK(written().empty());
   CHECK(pool->allocator.pool().num_free() == 4);

@@ -69,11 +69,12 @@ struct RingFeed {
   const Arrays& a;
   SequenceRows sequence;
   int kv_head;
-  int end;                                   // of the item
-  int key;                                   // the lane's first of the tile
-  int place;                                 // of that key's chunk in a slot
-  int chunk;                                 // the lane's first of a row
-  std::int64_t rows[Shape::kLaneRows] = {};  // where the lane's keys lie, in units of a head
+  int end;    // of the item
+  int key;    // the lane's first of the tile
+  int place;  // of that key's chunk in a slot
+  int chunk;  // the lane's first of a row
+  // Where the lane's first chunks of its keys lie, in elements.
+  std::int64_t rows[Shape::kLaneRows] = {};
 
   // \param begin first key of the warp's first tile
   __device__ RingFeed(const Arrays& a_in, const SequenceRows& sequence_in, int kv_head_in,
@@ -93,14 +94,15 @@ struct RingFeed {
     if (!kWhole && end <= 0) return;  // no key at all, and perhaps no row to speak of
     for (int r = 0; r < Shape::kLaneRows; ++r) {
       if constexpr (kWhole && kRowsAreEquidistant<Arrays>) {
-        rows[r] += static_cast<std::int64_t>(Shape::kStride) * a.num_kv_heads;
+        rows[r] += static_cast<std::int64_t>(Shape::kStride * Shape::kHeadDim) * a.num_kv_heads;
       } else {
         rows[r] = find_row(r);
       }
     }
   }
   __device__ __forceinline__ std::int64_t find_row(int r) const {
-    return a.kv_index(sequence, min(key + r * Shape::kStep, end - 1), kv_head);
+    const int j = min(key + r * Shape::kStep, end - 1);
+    return a.kv_index(sequence, j, kv_head) * Shape::kHeadDim + chunk * Shape::kElements;
   }
   //! [locate]
 
@@ -114,8 +116,7 @@ struct RingFeed {
       static_assert(Shape::kStep % 8 == 0 || Shape::kStep == 4);
       const int first =
           (r * Shape::kStep % 8 == 0 ? place : place ^ 4) + r * Shape::kStep * Place::kChunks;
-      const std::int64_t row = kCopiesNeedRegisters ? find_row(r) : rows[r];
-      const T* const from = source + row * Shape::kHeadDim + chunk * Shape::kElements;
+      const T* const from = source + (kCopiesNeedRegisters ? find_row(r) : rows[r]);
       for (int c = 0; c < Place::kChunks; c += Place::kPlaces)
         cp_async_16(&slot[first + c], from + c * Shape::kElements,
                     kWhole || key + r * Shape::kStep < end ? 16 : 0);

@@ -347,7 +347,8 @@ TEST_CASE("device blocks: sequences grow, fork, shrink and end as on the host",
       }
       pools.require_equal();
     }
-    CHECK(pools.host->num_copies > 0);
+    // A block of one token is never filled in part.
+    CHECK((pools.host->num_copies > 0) == (block_size > 1));
     twins.clear();
     pools.require_equal();  // all NaN again
     CHECK(pools.device->allocator.pool().num_free() == 12);

@@ -122,7 +122,8 @@ std::optional<BlockId> PrefixIndex::evict() {
 }
 //! [evict]
 
-std::int64_t PrefixIndex::size() const { return static_cast<std::int64_t>(by_use_.size()); }
+// Counted where a forgotten key would be left over: the comparison of tokens would hide it.
+std::int64_t PrefixIndex::size() const { return static_cast<std::int64_t>(by_key_.size()); }
 
 // A block stays while a block behind it is held: somebody with a copy of his own may hold only the
 // child. So all but the held blocks and what lies before them can go.

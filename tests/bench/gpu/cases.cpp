@@ -69,10 +69,16 @@ void add_decode(std::vector<Case>& all, const Scale& s) {
       make("decode, one sequence", AttentionStep::online, mha, true, uniform(1, s.long_keys)));
   all.push_back(make("decode, one sequence", AttentionStep::split_kv, mha, true,
                      uniform(1, s.long_keys), share_of_copy(0.90)));
-  // No goal yet: a kernel that reads a row once for its whole group is a later step of the ladder.
+  // Step 5 reads a row once for each head of its group; step 6 once.
   all.push_back(make("decode, group 4", AttentionStep::split_kv,
                      {s.decode_heads, s.decode_heads / 4, head_dim}, true,
                      uniform(4 * s.decode_batch, s.decode_keys)));
+  all.push_back(make("decode", AttentionStep::grouped, mha, true,
+                     uniform(s.decode_batch, s.decode_keys), share_of_copy(0.90)));
+  for (const int group : {4, 8})
+    all.push_back(make(fmt::format("decode, group {}", group), AttentionStep::grouped,
+                       {s.decode_heads, s.decode_heads / group, head_dim}, true,
+                       uniform(group * s.decode_batch, s.decode_keys), share_of_copy(0.90)));
   std::vector<Lengths> ragged = uniform(s.num_ragged, s.long_keys / 128);
   ragged.back() = {1, s.long_keys};
   all.push_back(make("decode, one long, many short", AttentionStep::split_kv, mha, true, ragged,

@@ -61,7 +61,7 @@ std::vector<float> head_rows(std::uint32_t seed, std::int64_t row, std::int64_t 
 double allowed(const Case& what, const kv::ReferenceAttention& exact) {
   const double fp32 = 16.0 * std::numeric_limits<float>::epsilon() *
                       std::max(1.0, exact.score_mass) * exact.max_abs_value;
-  if (what.step != kv::AttentionStep::tensor_core) return fp32;
+  if (!kv::rounds_products(what.step, what.shape.kv_dtype)) return fp32;
   const double rounding = what.shape.kv_dtype == kv::DType::bf16 ? 0x1p-8 : 0x1p-10;
   return fp32 + exact.max_abs_value * std::expm1(rounding);
 }
