@@ -57,6 +57,14 @@ inline constexpr bool kCopiesNeedRegisters = true;
 inline constexpr bool kCopiesNeedRegisters = false;
 #endif
 
+// Whether the address of a row is made at each copy instead of being kept since the tile before. In
+// fp32 with 256 elements a head, addresses out of a table would be more than 255 registers hold
+// (sm_90).
+template <typename Shape, typename Arrays>
+inline constexpr bool kFindsAnew = kCopiesNeedRegisters ||
+                                   (Shape::kElements == 4 && Shape::kHeadDim == 256 &&
+                                    !kRowsAreEquidistant<Arrays>);
+
 // A warp's copies into its ring: the keys of a tile, its values, the keys of the warp's next tile
 // and so on, each into the slot that is free. For each of the lane's rows in a tile one address is
 // kept, made when the tile before has been copied.
@@ -116,7 +124,7 @@ struct RingFeed {
       static_assert(Shape::kStep % 8 == 0 || Shape::kStep == 4);
       const int first =
           (r * Shape::kStep % 8 == 0 ? place : place ^ 4) + r * Shape::kStep * Place::kChunks;
-      const T* const from = source + (kCopiesNeedRegisters ? find_row(r) : rows[r]);
+      const T* const from = source + (kFindsAnew<Shape, Arrays> ? find_row(r) : rows[r]);
       for (int c = 0; c < Place::kChunks; c += Place::kPlaces)
         cp_async_16(&slot[first + c], from + c * Shape::kElements,
                     kWhole || key + r * Shape::kStep < end ? 16 : 0);
@@ -124,11 +132,11 @@ struct RingFeed {
   }
   template <bool kWhole, bool kValues>
   __device__ __forceinline__ void fill(typename Shape::Slot& slot) {
-    if (!kCopiesNeedRegisters || end > 0) copy<kWhole>(slot, kValues ? a.v : a.k);
+    if (!kFindsAnew<Shape, Arrays> || end > 0) copy<kWhole>(slot, kValues ? a.v : a.k);
     cp_async_commit();
     if (!kValues) return;
     key += Shape::kStride;
-    if constexpr (!kCopiesNeedRegisters) locate<kWhole>();
+    if constexpr (!kFindsAnew<Shape, Arrays>) locate<kWhole>();
   }
   //! [fill]
 };
@@ -369,7 +377,7 @@ __global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThread
   // long as those are whole, nobody has to ask which keys exist.
   constexpr int kAhead = Shape::kSlots / 2 + 1;
   constexpr int kWholeKeys = kAhead * Shape::kStride + Shape::kKeys;
-  if constexpr (!kCopiesNeedRegisters)
+  if constexpr (!kFindsAnew<Shape, Arrays<T>>)
     for (; item.end - begin >= kWholeKeys; begin += Shape::kStride)
       take_tile<true, T>(shared, heads, feed, slot, Shape::kKeys, lane, a.scale);
   for (; begin < item.end; begin += Shape::kStride)
