@@ -23,7 +23,7 @@ struct ChapterReport {
   std::int64_t kv_bytes_held = 0;       ///< allocated between two steps
   /// Bytes of K and V that attention has read, where it is known better than from the run's work.
   std::optional<std::int64_t> kv_bytes_read;
-  std::optional<Agreement> agreement;   ///< none in the first chapter, or when switched off
+  std::optional<Agreement> agreement;  ///< none in the first chapter, or when switched off
 };
 
 /// The report as text: counts first, then agreement, then times. All lines but the last three are
