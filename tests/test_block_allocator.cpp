@@ -391,6 +391,8 @@ TEST_CASE("allocator: misuse is refused and changes nothing", "[paged]") {
   CHECK_THROWS_AS(allocator.adopt_prefix(other_size, Tokens{1}), std::invalid_argument);
   kv::BlockTable table{4};
   CHECK_THROWS_AS(allocator.reserve(table, -1, copies), std::invalid_argument);
+  CHECK_THROWS_AS(allocator.reserve(table, (std::int64_t{1} << 62) + 1, copies),
+                  std::invalid_argument);
   REQUIRE(grow(allocator, table, 5));
   CHECK_THROWS_AS(allocator.truncate(table, 6), std::invalid_argument);
   CHECK_THROWS_AS(allocator.truncate(table, -1), std::invalid_argument);

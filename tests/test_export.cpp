@@ -227,6 +227,16 @@ TEST_CASE("export: arrays that do not fit are refused in one line", "[paged][exp
          for (int i = 0; i < 4; ++i) a[static_cast<std::size_t>(i)].shape = {3, 0, 2, 4};
        },
        "not possible"},
+      {[](Arrays& a) {  // 0 in the 32 bits of a block size
+         for (int i = 0; i < 4; ++i)
+           a[static_cast<std::size_t>(i)].shape = {3, std::int64_t{1} << 40, 2, 4};
+       },
+       "not possible"},
+      {[](Arrays& a) {
+         for (int i = 0; i < 4; ++i)
+           a[static_cast<std::size_t>(i)].shape = {std::int64_t{1} << 40, 4, 2, 4};
+       },
+       "not possible"},
       {set("seq_lens", [](auto& a) { a.type = "<i8"; }), "seq_lens"},
       {set("block_table", [](auto& a) { a.shape = {3}; }), "block_table"},
       {set("block_table",

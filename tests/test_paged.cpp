@@ -190,8 +190,8 @@ TEST_CASE("paged cache: padding rows write nothing, and block 0 is an ordinary b
   run(first, {1});
   run(second, {2});
   CHECK(first.table().blocks == Ids{0});
-  // A batch of two, padded to four rows.
-  const std::vector<kv::Slot> slots = {first.table().slot(1), second.table().slot(1), -1, -1};
+  // A batch of two, padded to four rows; padding may stand before a row, too.
+  const std::vector<kv::Slot> slots = {first.table().slot(1), -1, second.table().slot(1), -1};
   const std::vector<float> rows(4 * static_cast<std::size_t>(kHeads.kv_dim()), 99.0f);
   for (int l = 0; l < kLayers; ++l) pool->storage->write(l, slots, rows.data(), rows.data());
   CHECK(tokens_of(first) == std::vector<int>{1});
@@ -300,6 +300,23 @@ TEST_CASE("paged cache: a prompt that is known is adopted, and evicted blocks ar
   CHECK(tokens_of(d) == range_of(0, 2));
 }
 
+TEST_CASE("paged cache: a copy into a block that was just evicted keeps its rows",
+          "[paged][prefix]") {
+  const Pool pool = make_pool(2, 2);
+  {
+    kv::PagedCache known(pool);
+    run(known, {0, 1});
+    known.publish(std::vector<kv::TokenId>{0, 1});
+  }
+  kv::PagedCache a(pool);
+  run(a, {7});
+  kv::PagedCache b = a.fork();
+  CHECK(pool->allocator.pool().num_free() == 0);
+  run(b, {8});  // evicts the known block, erases it, copies token 7 there
+  CHECK(tokens_of(b) == std::vector<int>{7, 8});
+  CHECK(tokens_of(a) == std::vector<int>{7});
+}
+
 TEST_CASE("paged cache: exhaustion is an answer and leaves the sequence as it was", "[paged]") {
   const kv::BlockId num_blocks = GENERATE(range(0, 7));
   const Pool pool = make_pool(num_blocks, 2);
@@ -378,6 +395,28 @@ TEST_CASE("paged cache: moving hands the blocks over, once", "[paged]") {
     CHECK(tokens_of(c) == range_of(0, 3));
   }
   CHECK(pool->allocator.pool().num_free() == 4);
+}
+
+TEST_CASE("paged cache: what moves keeps its number in a trace", "[paged]") {
+  struct Last : kv::BlockListener {
+    void on_event(const kv::BlockEvent& event) override { sequence = event.sequence; }
+    std::int32_t sequence = -1;
+  };
+  const Pool pool = make_pool(4, 2);
+  Last last;
+  pool->allocator.set_listener(&last);
+  {
+    kv::PagedCache first(pool, 1), second(pool, 2);
+    kv::PagedCache moved(std::move(first));
+    REQUIRE(moved.reserve(1));
+    CHECK(last.sequence == 1);
+    moved = std::move(second);
+    CHECK(last.sequence == 1);  // gave its block back
+    REQUIRE(moved.reserve(1));
+    CHECK(last.sequence == 2);
+  }
+  CHECK(last.sequence == 2);
+  pool->allocator.set_listener(nullptr);
 }
 
 TEST_CASE("paged cache: packed tables have a row a sequence, padded with -1", "[paged]") {

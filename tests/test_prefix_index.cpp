@@ -162,6 +162,16 @@ TEST_CASE("prefix index: what was used least recently goes first, children befor
   CHECK(f.index.evict() == 0);
 }
 
+TEST_CASE("prefix index: tokens that are learned once more count as used", "[paged][prefix]") {
+  Fixture f(4);
+  f.run({1, 1});  // block 0
+  f.run({2, 2});  // block 1
+  f.run({1, 1});  // had a block of its own, 0 stays the known one
+  CHECK(f.index.size() == 2);
+  CHECK(f.index.evict() == 1);
+  CHECK(f.index.evict() == 0);
+}
+
 TEST_CASE("prefix index: a parent that was used for another prompt outlives the older branch",
           "[paged][prefix]") {
   Fixture f(8);

@@ -106,15 +106,15 @@ std::vector<KvSpan> PagedCache::spans(int layer, int kv_head) const {
   const std::int64_t num_rows = this->num_rows(layer);
   require(kv_head >= 0 && kv_head < shape.heads.num_kv_heads, "kv_head out of range");
   const std::int64_t head = kv_head * (shape.row_bytes() / shape.heads.num_kv_heads);
-  const std::byte* k = pool_->storage->k(layer) + head;
-  const std::byte* v = pool_->storage->v(layer) + head;
+  const std::byte* k = pool_->storage->k(layer);
+  const std::byte* v = pool_->storage->v(layer);
   const std::int64_t block_bytes = shape.block_size * shape.row_bytes();
   std::vector<KvSpan> spans;
   spans.reserve(table_.blocks.size());
   std::int64_t num_left = num_rows;
   for (const BlockId block : table_.blocks) {
     if (num_left <= 0) break;  // blocks behind are reserved
-    const std::int64_t offset = block * block_bytes;
+    const std::int64_t offset = block * block_bytes + head;
     spans.push_back({k + offset, v + offset, std::min<std::int64_t>(shape.block_size, num_left),
                      shape.heads.kv_dim(), shape.dtype});
     num_left -= shape.block_size;
