@@ -275,3 +275,13 @@ TEST_CASE("course table: a file that is something else is refused and left alone
     CHECK(content(path) == text);
   }
 }
+
+TEST_CASE("CSV: what is written is read back", "[report]") {
+  for (const std::vector<std::string>& cells :
+       {std::vector<std::string>{"a", "b"}, {""}, {"", ""}, {"a,b", "say \"so\"", "\""}}) {
+    std::string line = kv::csv_row(cells);
+    REQUIRE(line.ends_with('\n'));
+    line.pop_back();
+    CHECK(kv::csv_cells(line) == cells);
+  }
+}

@@ -201,7 +201,7 @@ TEST_CASE("weights: head counts that do not divide are named with the file", "[w
   CHECK_THAT(refusal(tiny_llama().i32("llama.attention.head_count", -2)),
              ContainsSubstring("-2 is not between 1 and"));
   CHECK_THAT(refusal(tiny_llama().u32("llama.attention.head_count_kv", 0)),
-             ContainsSubstring("0 is not between 1 and"));
+             ContainsSubstring("0 does not divide the 2 of llama.attention.head_count"));
 }
 
 TEST_CASE("weights: one number for each layer is accepted when they are equal", "[weights]") {

@@ -131,21 +131,24 @@ AttentionTraffic tensor_core_traffic(const AttentionShape& shape,
   return block_by_block(shape, sequences, with_lse, kTensorCoreRows, 8);
 }
 
+AttentionTraffic& AttentionTraffic::operator+=(const AttentionTraffic& other) {
+  q += other.q;
+  k += other.k;
+  v += other.v;
+  out += other.out;
+  lse += other.lse;
+  scratch_written += other.scratch_written;
+  scratch_read += other.scratch_read;
+  return *this;
+}
+
 AttentionTraffic paged_traffic(const AttentionShape& shape, std::span<const SequenceRows> sequences,
                                bool with_lse, const SplitPlan& plan) {
   std::vector<SequenceRows> prefill;
   std::ranges::copy_if(sequences, std::back_inserter(prefill),
                        [](const SequenceRows& rows) { return rows.q_len > 1; });
   AttentionTraffic bytes = tiled_traffic(shape, prefill, with_lse);
-  const AttentionTraffic decode = grouped_traffic(shape, sequences, with_lse, plan);
-  bytes.q += decode.q;
-  bytes.k += decode.k;
-  bytes.v += decode.v;
-  bytes.out += decode.out;
-  bytes.lse += decode.lse;
-  bytes.scratch_written += decode.scratch_written;
-  bytes.scratch_read += decode.scratch_read;
-  return bytes;
+  return bytes += grouped_traffic(shape, sequences, with_lse, plan);
 }
 
 AttentionTraffic predicted_traffic(AttentionStep step, const AttentionShape& shape,

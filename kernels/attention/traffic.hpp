@@ -32,6 +32,7 @@ struct AttentionTraffic {
   std::int64_t loads() const { return q + k + v + scratch_read; }
   std::int64_t stores() const { return out + lse + scratch_written; }
   std::int64_t total() const { return loads() + stores(); }
+  AttentionTraffic& operator+=(const AttentionTraffic& other);
 };
 
 /// What any kernel must move: q, every K and V row that some query sees, out, and lse when asked

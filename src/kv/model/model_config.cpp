@@ -82,8 +82,10 @@ HeadConfig read_heads(const GgufFile& file, int d_model) {
   const std::string key_length = "llama.attention.key_length";
   HeadConfig heads;
   heads.num_q_heads = required(file, heads_key, kMaxWidth);
-  heads.num_kv_heads = optional_or(file, kv_heads_key, heads.num_q_heads, kMaxWidth);
-  if (heads.num_q_heads % heads.num_kv_heads != 0)
+  // 0 is left to the next check, whose message names both numbers.
+  if (uniform_integer(file, kv_heads_key) != 0)
+    heads.num_kv_heads = optional_or(file, kv_heads_key, heads.num_q_heads, kMaxWidth);
+  if (heads.num_kv_heads == 0 || heads.num_q_heads % heads.num_kv_heads != 0)
     throw file.key_error(kv_heads_key, std::to_string(heads.num_kv_heads) +
                                            " does not divide the " +
                                            std::to_string(heads.num_q_heads) + " of " + heads_key +

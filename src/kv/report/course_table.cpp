@@ -27,32 +27,11 @@ std::string cell(const std::optional<Value>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
-// The cells of one record that csv_row() has written.
-Cells split(std::string_view line) {
-  Cells cells(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"') {
-      // Two in a row stand for one.
-      if (quoted && i + 1 < line.size() && line[i + 1] == '"')
-        cells.back() += line[++i];
-      else
-        quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
 std::vector<Cells> read(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw InputError(path + ": cannot be read; run the chapters first");
   std::vector<Cells> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(split(line));
+  for (std::string line; std::getline(file, line);) lines.push_back(csv_cells(line));
   const bool fits = !lines.empty() && lines[0] == kColumns &&
                     std::ranges::all_of(
                         lines, [](const Cells& cells) { return cells.size() == kColumns.size(); });

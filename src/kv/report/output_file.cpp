@@ -102,6 +102,26 @@ std::string csv_row(const std::vector<std::string>& cells) {
   return out + "\n";
 }
 
+std::vector<std::string> csv_cells(std::string_view line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"') {
+      // Two in a row stand for one.
+      if (quoted && i + 1 < line.size() && line[i + 1] == '"')
+        cells.back() += line[++i];
+      else
+        quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
 void write_file_atomically(std::string_view option, const std::string& path,
                            std::string_view text) {
   Output output(option, path);

@@ -11,6 +11,10 @@ namespace kv {
 /// Source: RFC 4180 (line breaks are "\n").
 std::string csv_row(const std::vector<std::string>& cells);
 
+/// The cells of one record, quotes undone: what csv_row() was given. Records span no lines here.
+/// \param line without its line break
+std::vector<std::string> csv_cells(std::string_view line);
+
 /// Writes a temporary file beside `path` and renames it, so that `path` holds either the old
 /// content or all of the new. A link is followed; a device such as /dev/stdout is written to
 /// directly.

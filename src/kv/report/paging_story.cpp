@@ -45,8 +45,8 @@ std::vector<TokenId> prompt(const LoadedModel& loaded, int i) {
   return loaded.tokenizer.encode(std::string(kBeginning) + std::string(kEndings[i]));
 }
 
-// Tokens of the longest sequence of the story: the prompt, up to a block of its own words, and
-// those that all write together.
+// Tokens of the longest sequence: the prompt, a word to leave a full block, the word in which A and
+// C differ, and those that all write together.
 std::int64_t longest(const LoadedModel& loaded) {
   std::size_t most = 0;
   for (int i = 0; i < 2; ++i) most = std::max(most, prompt(loaded, i).size());
