@@ -136,6 +136,9 @@ class Merge {
   Counters counters() const {
     Counters result;
     result.launches = 1;
+    std::vector<Where> wheres;
+    for (const auto& [key, tally] : counts_) wheres.push_back(Where::from_bits(key.first));
+    Where::look_up_ahead(wheres);
     for (const auto& [key, tally] : counts_) {
       Counters one;
       one.totals[static_cast<int>(key.second)] = tally;

@@ -87,6 +87,13 @@ const char* name(Fault fault) {
 
 Where::Where(const Site& site) : bits_(kSiteBit | number_of(site)) {}
 
+void Where::look_up_ahead(std::span<const Where> wheres) {
+  std::vector<std::uintptr_t> addresses;
+  for (const Where& where : wheres)
+    if (where.bits_ != 0 && !(where.bits_ & kSiteBit)) addresses.push_back(where.bits_ - 1);
+  learn_source_lines(addresses);
+}
+
 Place Where::look_up() const {
   if (bits_ == 0) return {};
   if (bits_ & kSiteBit) {

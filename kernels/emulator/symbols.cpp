@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 
 namespace kv::emulator {
 
@@ -136,18 +137,37 @@ SourceLine parse_line(const std::string& text) {
   return {text.substr(0, colon), std::atoi(text.c_str() + colon + 1)};
 }
 
-std::vector<SourceLine> ask_addr2line(std::uintptr_t address) {
-  char command[4352];
-  std::snprintf(command, sizeof(command), "addr2line -i -e '%s' 0x%zx 2>/dev/null",
-                program().path.c_str(), static_cast<std::size_t>(address - program().base));
-  std::vector<SourceLine> lines;
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command, "r"), pclose);
-  char line[4096];
-  while (pipe && std::fgets(line, sizeof(line), pipe.get())) {
-    SourceLine parsed = parse_line(line);
-    if (parsed.line > 0) lines.push_back(std::move(parsed));
+using KnownLines = std::map<std::uintptr_t, std::vector<SourceLine>>;
+
+// One process for many addresses: it reads the whole program anew each time it starts. Every answer
+// begins with its address (-a).
+void ask_addr2line(std::span<const std::uintptr_t> addresses, KnownLines& known) {
+  std::string command = "addr2line -a -i -e '" + program().path + "'";
+  for (const std::uintptr_t address : addresses) {
+    char text[24];
+    std::snprintf(text, sizeof(text), " 0x%zx", static_cast<std::size_t>(address - program().base));
+    command += text;
+    known[address];  // also what has no answer is known from now on
   }
-  return lines;
+  command += " 2>/dev/null";
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  char line[4096];
+  std::size_t num_begun = 0;
+  while (pipe && std::fgets(line, sizeof(line), pipe.get())) {
+    if (std::strncmp(line, "0x", 2) == 0) {
+      ++num_begun;
+      continue;
+    }
+    SourceLine parsed = parse_line(line);
+    if (parsed.line > 0 && num_begun > 0 && num_begun <= addresses.size())
+      known[addresses[num_begun - 1]].push_back(std::move(parsed));
+  }
+}
+
+std::mutex known_lines_mutex;
+KnownLines& known_lines() {
+  static KnownLines known;
+  return known;
 }
 
 }  // namespace
@@ -173,13 +193,23 @@ std::string function_name(const void* address) {
   return full.substr(0, full.find('('));
 }
 
+void learn_source_lines(std::span<const std::uintptr_t> addresses) {
+  constexpr std::size_t kMostAtOnce = 2000;  // a command may have some 100,000 characters
+  const std::lock_guard lock(known_lines_mutex);
+  std::vector<std::uintptr_t> unknown;
+  for (const std::uintptr_t address : addresses)
+    if (!known_lines().contains(address)) unknown.push_back(address);
+  std::ranges::sort(unknown);
+  unknown.erase(std::ranges::unique(unknown).begin(), unknown.end());
+  for (std::size_t at = 0; at < unknown.size(); at += kMostAtOnce)
+    ask_addr2line(std::span(unknown).subspan(at, std::min(kMostAtOnce, unknown.size() - at)),
+                  known_lines());
+}
+
 std::vector<SourceLine> source_lines(std::uintptr_t address) {
-  static std::mutex mutex;
-  static std::map<std::uintptr_t, std::vector<SourceLine>> known;
-  const std::lock_guard lock(mutex);
-  const auto it = known.find(address);
-  if (it != known.end()) return it->second;
-  return known[address] = ask_addr2line(address);
+  learn_source_lines({&address, 1});
+  const std::lock_guard lock(known_lines_mutex);
+  return known_lines().at(address);
 }
 
 bool is_program_constant(std::uintptr_t address) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,11 @@ struct SourceLine {
   int line = 0;
 };
 
-/// Asks addr2line for the source of an instruction; slow, so only for reports. Remembers answers.
+/// Asks addr2line for the source of instructions, all in one go, and remembers the answers: then
+/// source_lines() does not have to ask for each.
+void learn_source_lines(std::span<const std::uintptr_t> addresses);
+
+/// The source of an instruction. Slow where it has to be asked for, so only for reports.
 /// \return empty when there is no debug information or no addr2line
 std::vector<SourceLine> source_lines(std::uintptr_t address);
 
