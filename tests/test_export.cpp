@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -369,6 +370,59 @@ TEST_CASE("npz: what a reader may meet is named", "[paged][export]") {
   CHECK_THROWS_AS(kv::export_sequence("--export", "/no/such/folder/x.npz",
                                       kv::PagedCache(make_pool(4, kv::DType::f32))),
                   kv::InputError);
+}
+
+TEST_CASE("npz: a shape with a size of 0 has no elements, whatever the others are",
+          "[paged][export]") {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  CHECK(kv::NpzArray{"x", "<i4", {kHuge, kHuge, 0}, {}}.num_elements() == 0);
+}
+
+TEST_CASE("npz: what is not as numpy writes it costs no more than the file, and is named shortly",
+          "[paged][export]") {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      kv::read_npz(bytes_of(text), "x.npz");
+    } catch (const kv::InputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::vector<std::int32_t> values(50, 7);
+  const auto array = [&](const std::string& name) {
+    return kv::npz_array<std::int32_t>(name, "<i4", {50}, values);
+  };
+  // Ten entries of the directory for the same 328 bytes.
+  std::string text = kv::npz_text(std::vector{array("0")});
+  const std::size_t at = text.find("PK\x01\x02"), entry_bytes = 46 + 5;
+  std::string entry = text.substr(at, entry_bytes);
+  for (std::size_t i = 1; i < 10; ++i) {
+    entry[46] = static_cast<char>('0' + i);
+    text.insert(at + i * entry_bytes, entry);
+  }
+  text[text.size() - 12] = 10;
+  CHECK_THAT(message(text), ContainsSubstring("overlap"));
+
+  // The file is named where an array is too short for its own header.
+  text = kv::npz_text(std::vector{array("a")});
+  const std::size_t header = 35;
+  text.resize(header + 10);
+  text[header + 6] = 2;
+  const std::uint32_t size = 10, crc = kv::crc32(bytes_of(text).subspan(header));
+  const std::size_t start = text.size();
+  text += kv::npz_text(std::vector{array("a")}).substr(at);
+  std::memcpy(text.data() + start + 16, &crc, 4);
+  std::memcpy(text.data() + start + 20, &size, 4);
+  std::memcpy(text.data() + start + 24, &size, 4);
+  const auto directory = static_cast<std::uint32_t>(start);
+  std::memcpy(text.data() + text.size() - 6, &directory, 4);
+  CHECK(message(text) == "'x.npz': 'a' is cut");
+
+  // Names and types from the file are shortened, and none of their bytes reaches a terminal.
+  const std::string name = "\x1b[31m\x9b" + std::string(5000, 'x');
+  CHECK(message(kv::npz_text(std::vector{array(name), array(name)})).size() < 200);
+  CHECK_THAT(message(kv::npz_text(std::vector{array(name), array(name)})),
+             ContainsSubstring("'\\x1b[31m\\x9bxxx") && ContainsSubstring("twice"));
 }
 
 TEST_CASE("export: numpy reads the arrays, and what numpy writes is read here",

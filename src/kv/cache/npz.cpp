@@ -1,5 +1,6 @@
 #include "kv/cache/npz.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -14,6 +15,8 @@ namespace kv {
 static_assert(std::endian::native == std::endian::little, "arrays are written as they lie");
 
 std::int64_t NpzArray::num_elements() const {
+  // A size of 0 first: the others may be anything then, and their product would overflow.
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   return count;

@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <limits>
+#include <set>
 
 #include "kv/cache/npz.hpp"
 #include "kv/cache/npz_format.hpp"
 #include "kv/check.hpp"
+#include "kv/model/gguf.hpp"
 
 namespace kv {
 
@@ -17,11 +18,7 @@ class Reader {
   Reader(std::span<const std::byte> bytes, std::string_view path) : bytes_(bytes), path_(path) {}
 
   [[noreturn]] void fail(std::string_view why) const {
-    std::string message = "'" + std::string(path_) + "': " + std::string(why);
-    // A name from the file may hold a line break; a message is one line.
-    for (char& c : message)
-      if (static_cast<unsigned char>(c) < 0x20) c = '?';
-    throw InputError(message);
+    throw InputError("'" + std::string(path_) + "': " + std::string(why));
   }
   std::size_t size() const { return bytes_.size(); }
   std::span<const std::byte> part(std::size_t offset, std::size_t count) const {
@@ -96,29 +93,34 @@ std::size_t bytes_of(const std::vector<std::int64_t>& shape, std::size_t type_by
   return bytes;
 }
 
+// A name from the file as a message shows it: short, and on one line.
+std::string quoted(std::string_view name) { return "'" + printable(name) + "'"; }
+
 NpzArray read_npy(const Reader& file, std::span<const std::byte> member, std::string name) {
   const Reader npy(member, name);
   if (npy.size() < 10 || npy.text(0, npz::kNpyMagic.size()) != npz::kNpyMagic)
-    file.fail("'" + name + "' is no .npy array");
+    file.fail(quoted(name) + " is no .npy array");
   const std::uint32_t version = npy.number(6, 1);
   if (version != 1 && version != 2)
-    file.fail("'" + name + "' has an unknown version of the .npy format");
-  const std::size_t length_bytes = version == 1 ? 2 : 4;
-  const std::size_t header = 8 + length_bytes, length = npy.number(8, length_bytes);
-  if (length > npy.size() - std::min(npy.size(), header)) file.fail("'" + name + "' is cut");
+    file.fail(quoted(name) + " has an unknown version of the .npy format");
+  const std::size_t length_bytes = version == 1 ? 2 : 4, header = 8 + length_bytes;
+  if (npy.size() < header) file.fail(quoted(name) + " is cut");
+  const std::size_t length = npy.number(8, length_bytes);
+  if (length > npy.size() - header) file.fail(quoted(name) + " is cut");
   const std::string_view dictionary = npy.text(header, length);
 
   NpzArray array;
   array.name = std::move(name);
   array.type = value_of(file, dictionary, "descr", "'", '\'');
   const std::size_t type_bytes = npz::type_bytes(array.type);
-  if (type_bytes == 0) file.fail("'" + array.name + "' has the unexpected type " + array.type);
+  if (type_bytes == 0)
+    file.fail(quoted(array.name) + " has the unexpected type " + printable(array.type));
   if (value_of(file, dictionary, "fortran_order", "", ',') != "False")
-    file.fail("'" + array.name + "' is column-major; save numpy.ascontiguousarray() of it");
+    file.fail(quoted(array.name) + " is column-major; save numpy.ascontiguousarray() of it");
   array.shape = parse_shape(file, value_of(file, dictionary, "shape", "(", ')'));
   const auto data = member.subspan(header + length);
   if (bytes_of(array.shape, type_bytes, data.size()) != data.size())
-    file.fail("'" + array.name + "' has another number of elements than its shape");
+    file.fail(quoted(array.name) + " has another number of elements than its shape");
   array.data.assign(data.begin(), data.end());
   return array;
 }
@@ -131,6 +133,9 @@ std::vector<NpzArray> read_npz(std::span<const std::byte> bytes, std::string_vie
   const std::uint32_t num_members = file.number(end + 10, 2);
   std::size_t entry = file.number(end + 16, 4);
   std::vector<NpzArray> arrays;
+  std::set<std::string> names;
+  // Each byte once: many entries for the same large array would need many times the file's size.
+  std::size_t num_left = file.size();
   for (std::uint32_t i = 0; i < num_members; ++i) {
     if (file.number(entry, 4) != npz::kDirectoryEntry) file.fail("its directory is damaged");
     const std::uint32_t flags = file.number(entry + 8, 2), method = file.number(entry + 10, 2);
@@ -141,18 +146,19 @@ std::vector<NpzArray> read_npz(std::span<const std::byte> bytes, std::string_vie
     const std::size_t local = file.number(entry + 42, 4);
     std::string name(file.text(entry + 46, name_length));
     entry += 46 + name_length + extra + comment;
-    if (!name.ends_with(".npy")) file.fail("it holds '" + name + "', which is no array");
+    if (!name.ends_with(".npy")) file.fail("it holds " + quoted(name) + ", which is no array");
     name.resize(name.size() - 4);
     if (method != 0 || (flags & 1u) != 0 || size != stored)
-      file.fail("'" + name + "' is compressed; use numpy.savez(), not savez_compressed()");
-    if (std::ranges::find(arrays, name, &NpzArray::name) != arrays.end())
-      file.fail("it holds '" + name + "' twice");
+      file.fail(quoted(name) + " is compressed; use numpy.savez(), not savez_compressed()");
+    if (!names.insert(name).second) file.fail("it holds " + quoted(name) + " twice");
+    if (size > num_left) file.fail("its arrays overlap, or it is cut; export it again");
+    num_left -= size;
     // The local header may have an extra field of another length than the directory's.
     if (file.number(local, 4) != npz::kLocalHeader)
-      file.fail("'" + name + "' is not where it should be");
+      file.fail(quoted(name) + " is not where it should be");
     const std::size_t data = local + 30 + file.number(local + 26, 2) + file.number(local + 28, 2);
     const auto member = file.part(data, size);
-    if (crc32(member) != crc) file.fail("'" + name + "' is damaged (its checksum differs)");
+    if (crc32(member) != crc) file.fail(quoted(name) + " is damaged (its checksum differs)");
     arrays.push_back(read_npy(file, member, std::move(name)));
   }
   return arrays;
