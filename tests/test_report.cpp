@@ -272,7 +272,24 @@ TEST_CASE("course table: a file that is something else is refused and left alone
     std::ofstream(path) << text;
     CHECK_THROWS_AS(kv::course_table(path), kv::InputError);
     CHECK_THROWS_AS(kv::add_to_course_table("--table", path, {}), kv::InputError);
+    CHECK_THROWS_AS(kv::check_course_table("--table", path), kv::InputError);
     CHECK(content(path) == text);
+  }
+  CHECK_THROWS_AS(kv::check_course_table("--table", folder.path), kv::InputError);
+  CHECK_THROWS_AS(kv::course_table("/dev/zero"), kv::InputError);  // it has no end
+  CHECK_NOTHROW(kv::check_course_table("--table", folder.path / "new.csv"));
+  kv::add_to_course_table("--table", folder.path / "new.csv", {});
+  CHECK_NOTHROW(kv::check_course_table("--table", folder.path / "new.csv"));
+}
+
+TEST_CASE("course table: what is no number that fits is shown as it stands", "[report]") {
+  const Folder folder;
+  const std::string path = folder.path / "run.csv";
+  kv::add_to_course_table("--table", path, {});
+  const std::string header = content(path).substr(0, content(path).find('\n') + 1);
+  for (const char* cell : {"1e300", "-1e19", "nan", "inf", "12abc", "5 6"}) {
+    std::ofstream(path) << header << "x,y,1,2,3,4," << cell << ",7,8,9\n";
+    CHECK_THAT(kv::course_table(path), ContainsSubstring("  " + std::string(cell) + "  "));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -31,7 +32,9 @@ std::vector<Cells> read(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw InputError(path + ": cannot be read; run the chapters first");
   std::vector<Cells> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(csv_cells(line));
+  // A device or a pipe could be read for ever.
+  const bool is_file = std::filesystem::is_regular_file(path);
+  for (std::string line; is_file && std::getline(file, line);) lines.push_back(csv_cells(line));
   const bool fits = !lines.empty() && lines[0] == kColumns &&
                     std::ranges::all_of(
                         lines, [](const Cells& cells) { return cells.size() == kColumns.size(); });
@@ -44,14 +47,24 @@ std::vector<Cells> read(const std::string& path) {
 // A number as people read it; what is no number stays as it is.
 std::string shown(const std::string& cell, const auto& show) {
   if (cell.empty()) return "";
+  std::size_t num_read = 0;
+  double number = 0.0;
   try {
-    return show(std::stod(cell));
+    number = std::stod(cell, &num_read);
   } catch (const std::exception&) {
     return cell;
   }
+  // Whole numbers are shown as 64 bits; the comparison also refuses a NaN.
+  const bool fits = num_read == cell.size() && std::fabs(number) < 0x1p63;
+  return fits ? show(number) : cell;
 }
 
 }  // namespace
+
+void check_course_table(std::string_view option, const std::string& path) {
+  check_writable(option, path);
+  if (std::filesystem::exists(path)) read(path);
+}
 
 void add_to_course_table(std::string_view option, const std::string& path, const CourseRow& row) {
   std::vector<Cells> lines;

@@ -21,6 +21,11 @@ struct CourseRow {
   std::optional<double> tpot_ms;
 };
 
+/// Finds out before a run whether add_to_course_table() could put a line into a file.
+/// \param option, path as below
+/// \throws InputError as below
+void check_course_table(std::string_view option, const std::string& path);
+
 /// Puts a chapter's line into a CSV file, in the place of its old one or at the end.
 ///
 /// \param option the option that named the file, for messages

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "kv/check.hpp"
+#include "kv/report/course_table.hpp"
 #include "kv/report/output_file.hpp"
 #include "kv/thread_team.hpp"
 
@@ -130,7 +131,7 @@ int run_chapter(int argc, char** argv, const std::string& about, const std::stri
     // A path that cannot be written is found now, not after minutes of work.
     if (!options.json.empty()) check_writable("--json", options.json);
     if (!options.csv.empty()) check_writable("--csv", options.csv);
-    if (!options.table.empty()) check_writable("--table", options.table);
+    if (!options.table.empty()) check_course_table("--table", options.table);
     if (!options.svg.empty()) check_writable("--svg", options.svg);
     if (options.threads > 0) set_num_threads(options.threads);
     if (!extras.has_kernels && options.device != "auto" && options.device != "cpu")
