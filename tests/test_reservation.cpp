@@ -300,6 +300,7 @@ TEST_CASE("reservation: what cannot be served is refused by name", "[reservation
   const std::vector<Request> trace = {{1, 1}, {6, 4}};
   CHECK_THROWS_AS(kv::simulate(trace, whole, 64, 8), kv::InputError);   // 9 tokens
   CHECK_THROWS_AS(kv::simulate(trace, whole, 15, 16), kv::InputError);  // no chunk of 16
+  CHECK_THROWS_WITH(kv::simulate(trace, whole, 15, 16), ContainsSubstring("'max length'"));
   CHECK_NOTHROW(kv::simulate(trace, whole, 16, 16));
   CHECK_THROWS_AS(kv::simulate(trace, blocks, 11, 16), kv::InputError);  // 2 blocks
   CHECK_NOTHROW(kv::simulate(trace, blocks, 12, 16));
@@ -533,6 +534,16 @@ TEST_CASE("reservation_waste: a trace, a model's memory and files", "[reservatio
              ContainsSubstring("65,536 tokens"));
 }
 
+TEST_CASE("reservation_waste: few requests do not make the memory smaller", "[reservation]") {
+  const Folder folder;
+  const std::string trace = folder.write("t.csv", "prompt_tokens,output_tokens\n5,5\n");
+  const ProgramResult result = run_program("--trace '" + trace + "' --max-len 64 --capacity 500");
+  CHECK_THAT(result.out, ContainsSubstring("7 reservations fit, 52 tokens are left over"));
+  CHECK_THAT(result.out, ContainsSubstring("over all steps where none ever does"));
+  // 5 to 9 tokens in blocks of 4: 11 table entries of 4 bytes in 5 steps, 8.8 bytes a step.
+  CHECK_THAT(result.out, ContainsSubstring("9          0\n  blocks of 8"));
+}
+
 TEST_CASE("reservation_waste: bad input is one line on stderr and exit status 2", "[reservation]") {
   struct Bad {
     const char* arguments;
@@ -554,7 +565,7 @@ TEST_CASE("reservation_waste: bad input is one line on stderr and exit status 2"
                          {"--trace /nowhere.csv", "/nowhere.csv"},
                          {"--trace /", "/"},
                          {"--trace " KV_SOURCE_DIR "/LICENSE", "LICENSE"},
-                         {"--model no-such", "no-such"},
+                         {"--model no-such", "kv_calculator --list"},
                          {"--model mistral-7b", "mistral-7b"},
                          {"--model llama-3-8b --capacity 5000", "--capacity"},
                          {"--memory 3", "--model"},

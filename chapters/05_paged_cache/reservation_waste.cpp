@@ -4,6 +4,7 @@
 // src/kv/cost/request_trace.hpp.
 // Run: build/default/bin/reservation_waste
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -66,7 +67,12 @@ void declare(CLI::App& app, Options& o) {
 
 std::int64_t capacity_of(const Options& o) {
   if (o.model.empty()) return o.capacity;
-  const kv::KvShape& shape = kv::published_model(o.model).kv;
+  const auto models = kv::published_models();
+  const auto model = std::ranges::find(models, o.model, &kv::PublishedModel::name);
+  if (model == models.end())
+    throw kv::InputError("--model: no published shape is named '" + o.model +
+                         "'; kv_calculator --list shows the names");
+  const kv::KvShape& shape = model->kv;
   for (int l = 0; l < shape.num_layers; ++l)
     if (shape.window(l) > 0)
       throw kv::InputError("--model: " + o.model +

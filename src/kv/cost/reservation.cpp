@@ -249,8 +249,8 @@ struct Sums {
   }
 };
 
-void check_trace(std::span<const Request> trace, const Memory& memory, std::int64_t capacity,
-                 std::int64_t max_len) {
+void check_trace(std::span<const Request> trace, const Memory& memory,
+                 const ReservationPolicy& policy, std::int64_t capacity, std::int64_t max_len) {
   for (std::size_t i = 0; i < trace.size(); ++i) {
     const std::string who = "request " + std::to_string(i + 1);
     require(trace[i].prompt_tokens > 0 && trace[i].output_tokens > 0, "a request has tokens");
@@ -260,7 +260,8 @@ void check_trace(std::span<const Request> trace, const Memory& memory, std::int6
                        "); give a larger --max-len");
     if (!memory.ever_fits(trace[i]))
       throw InputError(who + " does not fit into an empty memory of " + std::to_string(capacity) +
-                       " tokens; give a larger --capacity");
+                       " tokens when it reserves by '" + policy.name() +
+                       "'; give a larger --capacity");
   }
 }
 
@@ -308,7 +309,7 @@ ReservationResult simulate(std::span<const Request> trace, const ReservationPoli
   require(std::ranges::is_sorted(trace, {}, &Request::arrival),
           "requests must come in the order of their arrival");
   const std::unique_ptr<Memory> memory = make_memory(policy, capacity, max_len);
-  check_trace(trace, *memory, capacity, max_len);
+  check_trace(trace, *memory, policy, capacity, max_len);
 
   ReservationResult result;
   result.policy = policy;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "kv/report/output_file.hpp"
@@ -24,12 +25,11 @@ double table_bytes(const ReservationResult& r) {
 
 void add_row(Table& table, const ReservationResult& r) {
   const MemoryShares& s = r.shares;
-  table.add_row(
-      {r.policy.name(), percent(s.used), percent(s.reserved), percent(s.internal),
-       percent(s.external()), percent(s.free), percent(s.wasted()),
-       fmt::format("{:.2f}", r.mean_running), with_thousands(r.num_steps),
-       r.policy.is_paged() ? with_thousands(static_cast<std::int64_t>(table_bytes(r))) : "-",
-       r.policy.is_paged() ? with_thousands(r.num_preemptions) : "-"});
+  table.add_row({r.policy.name(), percent(s.used), percent(s.reserved), percent(s.internal),
+                 percent(s.external()), percent(s.free), percent(s.wasted()),
+                 fmt::format("{:.2f}", r.mean_running), with_thousands(r.num_steps),
+                 r.policy.is_paged() ? with_thousands(std::llround(table_bytes(r))) : "-",
+                 r.policy.is_paged() ? with_thousands(r.num_preemptions) : "-"});
 }
 
 std::string trace_text(const ReservationStudy& study) {
@@ -59,8 +59,8 @@ std::string explain_contiguous(const ReservationStudy& study, const ReservationR
       percent(unused / life.reserved));
   if (r.policy.reserve == Reserve::max_length && r.shares.rounding == 0.0)
     return text + fmt::format("    External: {} reservations fit, {} tokens are left over.\n",
-                              r.most_running,
-                              with_thousands(study.capacity - r.most_running * study.max_len));
+                              study.capacity / study.max_len,
+                              with_thousands(study.capacity % study.max_len));
   return text + fmt::format(
                     "    External: {} because the allocator makes reservations larger, {} in holes "
                     "where the request that waits does not fit.\n",
@@ -139,7 +139,7 @@ std::string reservation_text(const ReservationStudy& study) {
   std::string text =
       trace_text(study) + "\n" + table.str(2) +
       "Shares of the memory, in the mean over the steps in which a request waits for "
-      "it:\n"
+      "it, or\nover all steps where none ever does:\n"
       "  used: holds a token. reserved: will, before the request ends.\n"
       "  internal: set aside and never used. external: lost to the allocator.\n"
       "  free: for whoever comes next. wasted: all but used.\n"
