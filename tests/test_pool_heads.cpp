@@ -152,6 +152,14 @@ TEST_CASE("pooling: a mean that the format cannot hold is refused", "[pool_heads
   CHECK_NOTHROW(kv::with_kv_heads(w, heads, 2));
 }
 
+TEST_CASE("pooling: weights that are no numbers are refused as such", "[pool_heads]") {
+  for (const float odd : {INFINITY, NAN}) {
+    const Bytes bytes = raw<float>({1.0f, odd});
+    const WeightMatrix w{DType::f32, 2, 1, bytes.data()};
+    CHECK_THROWS_WITH(kv::with_kv_heads(w, {2, 2, 1}, 1), ContainsSubstring("infinity or NaN"));
+  }
+}
+
 TEST_CASE("KV heads: a number that does not divide is refused with both numbers", "[pool_heads]") {
   const HeadConfig mha{33, 33, 8}, llama{32, 8, 8};
   for (const auto& [heads, wanted, other] : {std::tuple{mha, 2, 33},

@@ -16,6 +16,8 @@ namespace {
 
 // Rounds to the format and appends the bytes.
 void store(DType dtype, double value, std::vector<std::byte>& out) {
+  if (!std::isfinite(value))
+    throw InputError("K or V weights hold infinity or NaN: the model is damaged; use another one");
   const auto put = [&](auto x) {
     if (!std::isfinite(to_float(x)))
       throw InputError("a mean of heads is too large for " + std::string(info(dtype).name) +
