@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kv/check.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 
@@ -93,7 +94,7 @@ std::int64_t BlockAllocator::num_reservable(const BlockTable& table) const {
 }
 
 //! [fork]
-BlockTable BlockAllocator::fork(const BlockTable& table, std::int32_t sequence) {
+KV_EXERCISE BlockTable BlockAllocator::fork(const BlockTable& table, std::int32_t sequence) {
   BlockTable child{table.block_size, {}, table.length};
   const std::int64_t num_blocks = num_blocks_for(table.length, block_size_);
   child.blocks.assign(table.blocks.begin(), table.blocks.begin() + num_blocks);

@@ -1,0 +1,118 @@
+"""Builds each exercise by itself, runs its tests, counts its points."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+
+import manifest
+import sandbox
+
+
+@dataclasses.dataclass
+class Result:
+    exercise: manifest.Exercise
+    state: str  # pass, fail, not done, does not compile, blocked
+    earned: dict  # criterion -> points
+    details: dict  # criterion -> what was expected and got
+    note: str = ""  # of the whole exercise: a compiler's words, what is missing, why it ended
+
+    @property
+    def points(self):
+        return sum(self.earned.values())
+
+
+def _nothing(exercise, state, note):
+    return Result(exercise, state, {c.name: 0 for c in exercise.criteria}, {}, note)
+
+
+def judge(exercise, outcome):
+    """What a run is worth. No points at all unless every case was run."""
+    details = {case["case"]: case["details"] for case in outcome.cases if not case["passed"]}
+    todo = next((text for text in [*details.values(), outcome.output] if "not done yet: " in text),
+                None)
+    if todo is not None and not any(case["passed"] for case in outcome.cases):
+        line = todo[todo.index("not done yet: "):].split("\n")[0]
+        return _nothing(exercise, "not done", line.replace(str(manifest.ROOT) + "/", ""))
+    if not outcome.complete:
+        tail = "\n".join(outcome.output.strip().split("\n")[-12:])
+        result = _nothing(exercise, "fail", f"{outcome.why}\n{tail}".strip())
+        result.details = details
+        return result
+    passed = {case["case"] for case in outcome.cases if case["passed"]}
+    earned = {c.name: c.points if c.name in passed else 0 for c in exercise.criteria}
+    state = "pass" if all(earned.values()) else "fail"
+    return Result(exercise, state, earned, details)
+
+
+def _build(build, targets, log):
+    done = subprocess.run(["cmake", "--build", build, "--target", *targets], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    log.write_text(done.stdout)
+    return done.returncode == 0, done.stdout
+
+
+def _compiler_words(output, exercise):
+    """From the first error in the student's file on, without the commands."""
+    lines = [line.replace(str(manifest.ROOT) + "/", "") for line in output.split("\n")]
+    first = next((i for i, line in enumerate(lines) if "error:" in line),
+                 next((i for i, line in enumerate(lines) if "undefined reference" in line), 0))
+    return "\n".join(lines[first:first + 8])
+
+
+def missing(exercise, build, root=manifest.ROOT):
+    """What keeps an exercise from being graded, or ''."""
+    if not (root / exercise.tests).exists():
+        return f"{exercise.tests} is missing: take it from where you have the course from"
+    if not (root / exercise.file).exists():
+        return f"{exercise.file} is missing: ./kv course starters writes it anew"
+    blocked = pathlib.Path(build) / "tests/course/generated/blocked" / exercise.id
+    if blocked.exists():
+        return blocked.read_text().strip()
+    return ""
+
+
+def grade(exercise, build, seed=1):
+    """Builds and runs the student's file of one exercise."""
+    why = missing(exercise, build)
+    if why:
+        return _nothing(exercise, "blocked", why)
+    folder = pathlib.Path(build) / "grade"
+    folder.mkdir(exist_ok=True)
+    log = folder / f"{exercise.id}.log"
+    # First what is not the student's: if that fails, it is not the student's failure.
+    needs = ["course_main", f"course_tests_{exercise.id}", "kv_core"]
+    if exercise.kind == "kernel":
+        needs.append("kv_kernels")
+    built, output = _build(build, needs, log)
+    if not built:
+        return _nothing(exercise, "blocked", f"the course itself does not build, see {log}\n"
+                        + _compiler_words(output, exercise))
+    built, output = _build(build, [f"grade_{exercise.id}"], log)
+    if not built:
+        return _nothing(exercise, "does not compile", _compiler_words(output, exercise))
+    program = pathlib.Path(build) / "bin" / f"grade_{exercise.id}"
+    outcome = sandbox.run(program, [c.name for c in exercise.criteria], seed=seed)
+    return judge(exercise, outcome)
+
+
+def chosen(word, root=manifest.ROOT):
+    """Exercises of '', 'NN' or 'NN_name'."""
+    found = [e for e in manifest.exercises(root) if e.id == word or e.id.startswith(word + "_")
+             or not word]
+    if not found:
+        known = ", ".join(sorted({e.chapter[:2] for e in manifest.exercises(root)}))
+        raise manifest.CourseError(f"no exercise '{word}': give a chapter ({known}), an exercise "
+                                   "such as 05_fork, or nothing for all")
+    return found
+
+
+def status(results):
+    """0: full marks, 1: not, 2: something could not be graded."""
+    if any(result.state == "blocked" for result in results):
+        return 2
+    return 0 if all(result.state == "pass" for result in results) else 1
+
+
+def environment_seed():
+    return int(os.environ.get("KV_COURSE_SEED", "1"))

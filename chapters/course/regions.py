@@ -1,0 +1,53 @@
+"""Regions of the reference, and what the student's files are made of.
+
+A region stands between two lines `//! [name]`: the pages quote it, and where it is an exercise its
+code becomes a gap.
+"""
+
+import re
+
+from manifest import CourseError
+
+TODO = "KV_TODO();"
+
+
+def is_marker(line):
+    return line.strip().startswith("//! [")
+
+
+def find(text, name, where):
+    """The lines of a region, without its markers, as (first, end) indices of text's lines."""
+    lines = text.split("\n")
+    marks = [i for i, line in enumerate(lines) if line.strip() == f"//! [{name}]"]
+    if len(marks) != 2:
+        raise CourseError(f"{where}: region [{name}] has {len(marks)} markers, not 2")
+    return marks[0] + 1, marks[1]
+
+
+def region(text, name, where):
+    first, end = find(text, name, where)
+    return text.split("\n")[first:end]
+
+
+def empty_functions(lines):
+    """Functions without their bodies. A function begins and ends at the left margin, as
+    clang-format lays it out."""
+    result, inside = [], False
+    for line in lines:
+        if inside:
+            inside = line != "}"
+            if not inside:
+                result += [f"  {TODO}", "}"]
+        else:
+            inside = line.endswith("{") and not line.startswith("namespace")
+            result.append(line)
+    return result
+
+
+def indentation(lines):
+    return min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+
+
+def own_definition(lines):
+    """A region of the reference as a definition that replaces it when linked."""
+    return [re.sub(r"^(KV_EXERCISE |KV_HD |inline )+", "", line) for line in lines]

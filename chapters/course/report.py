@@ -1,0 +1,87 @@
+"""What the grader shows and writes: the terminal, results.json for Gradescope, JUnit XML."""
+
+import json
+import textwrap
+from xml.sax.saxutils import escape, quoteattr
+
+_WIDTH = 96
+
+
+def _wrapped(text, indent):
+    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def _lines_of(result, num_hints):
+    exercise = result.exercise
+    yield f"{exercise.id:<24} {result.state:<17}{result.points:>3} of {exercise.points:>2}   " \
+          f"{exercise.title}"
+    if result.state in ("fail", "pass"):
+        yield f"  your code was run: {exercise.file}; the reference stands in for all else"
+    for line in result.note.split("\n") if result.note else []:
+        yield f"  {line}"
+    if result.state == "fail":
+        for criterion in exercise.criteria:
+            earned = result.earned[criterion.name]
+            yield f"  {earned} of {criterion.points}  {criterion.name}"
+            for line in result.details.get(criterion.name, "").split("\n"):
+                if line:
+                    yield f"          {line}"
+    if result.state in ("fail", "not done"):
+        for i in range(num_hints):
+            yield _wrapped(f"hint {i + 1}: {exercise.hints[i]}", "  ")
+        yield f"  page: {exercise.page}"
+
+
+def show(results, num_hints=1):
+    """The text for a terminal."""
+    lines, chapter = [], ""
+    for result in results:
+        if result.exercise.chapter != chapter:
+            chapter = result.exercise.chapter
+            lines.append(f"\n{chapter}")
+        lines += _lines_of(result, num_hints)
+    earned = sum(result.points for result in results)
+    most = sum(result.exercise.points for result in results)
+    lines.append(f"\n{earned} of {most} points")
+    return "\n".join(lines)
+
+
+def gradescope(results):
+    """results.json as Gradescope's autograder reads it.
+
+    Source: gradescope-autograders.readthedocs.io/en/latest/specs/, "Output Format".
+    """
+    tests = []
+    for result in results:
+        for number, criterion in enumerate(result.exercise.criteria, 1):
+            output = "\n".join(filter(None, [result.state, result.note,
+                                             result.details.get(criterion.name, "")]))
+            tests.append({"score": result.earned[criterion.name], "max_score": criterion.points,
+                          "name": f"{result.exercise.id}: {criterion.name}",
+                          "number": f"{result.exercise.id}.{number}", "output": output,
+                          "status": "passed" if result.earned[criterion.name] else "failed",
+                          "visibility": "visible"})
+    return json.dumps({"score": sum(t["score"] for t in tests), "tests": tests,
+                       "output": "The student's code was compiled and run; the reference stood in "
+                                 "for exercises that are not done."}, indent=2) + "\n"
+
+
+def junit(results):
+    """JUnit XML, as CI systems read it: one suite an exercise."""
+    suites = []
+    for result in results:
+        exercise, cases, failures = result.exercise, [], 0
+        for criterion in exercise.criteria:
+            head = f'    <testcase classname={quoteattr(exercise.id)} name={quoteattr(criterion.name)}'
+            if result.earned[criterion.name]:
+                cases.append(head + "/>")
+                continue
+            failures += 1
+            text = "\n".join(filter(None, [result.note, result.details.get(criterion.name, "")]))
+            clean = "".join(c for c in text if c in "\n\t" or c >= " ")
+            cases.append(f"{head}>\n      <failure message={quoteattr(result.state)}>"
+                         f"{escape(clean)}</failure>\n    </testcase>")
+        suites.append(f'  <testsuite name={quoteattr(exercise.id)} tests="{len(cases)}" '
+                      f'failures="{failures}">\n' + "\n".join(cases) + "\n  </testsuite>")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "\n".join(suites) + \
+        "\n</testsuites>\n"

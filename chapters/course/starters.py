@@ -1,0 +1,81 @@
+"""Writes the files that students fill in, from the marked regions of the reference."""
+
+import pathlib
+import textwrap
+
+import manifest
+import regions
+
+
+def _head(exercise):
+    """The comment on top of a student's file."""
+    lines = [f"Chapter {int(exercise.chapter[:2])}, exercise {exercise.name}: {exercise.title}.", ""]
+    lines += exercise.task.split("\n") + [""]
+    width = max(len(c.name) for c in exercise.criteria)
+    lines.append(f"{exercise.points} points:")
+    lines += [f"  {c.points}  {c.name}".rstrip() for c in exercise.criteria]
+    lines += ["", f"Page:  {exercise.page}", f"Grade: ./kv grade {exercise.id}"]
+    return [f"// {line}".rstrip() for line in lines]
+
+
+def _function_file(exercise, text, bodies):
+    lines = _head(exercise)
+    includes = list(exercise.includes) + ["kv/exercise.hpp"]
+    system = sorted(f"#include {name}" for name in includes if name.startswith("<"))
+    ours = sorted(f'#include "{name}"' for name in includes if not name.startswith("<"))
+    lines += system + ([""] if system else []) + ours + ["", "namespace kv {", ""]
+    for name in exercise.context:
+        lines += regions.region(text, name, exercise.source) + [""]
+    for name in exercise.regions:
+        code = regions.own_definition(regions.region(text, name, exercise.source))
+        lines += (code if bodies else regions.empty_functions(code)) + [""]
+    return lines + ["}  // namespace kv", ""]
+
+
+def _kernel_file(exercise, text, bodies):
+    lines = text.split("\n")
+    if not bodies:
+        for name in exercise.regions:
+            first, end = regions.find("\n".join(lines), name, exercise.source)
+            code = lines[first:end]
+            if any(line == "}" for line in code):
+                gap = regions.empty_functions(code)
+            else:
+                gap = [" " * regions.indentation(code) + regions.TODO]
+            lines[first:end] = gap
+        lines = ['#include "kv/exercise.hpp"', ""] + lines
+    return _head(exercise) + [""] + [line for line in lines if not regions.is_marker(line)]
+
+
+def text_of(exercise, bodies, root=manifest.ROOT):
+    """The student's file: with gaps, or with the reference's code (`bodies`)."""
+    text = (root / exercise.source).read_text()
+    make = _kernel_file if exercise.kind == "kernel" else _function_file
+    return "\n".join(make(exercise, text, bodies))
+
+
+def write_all(root=manifest.ROOT):
+    """Writes every starter anew. Returns the files that changed."""
+    changed = []
+    for exercise in manifest.exercises(root):
+        path = root / exercise.file
+        text = text_of(exercise, False, root)
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            changed.append(exercise.file)
+    return changed
+
+
+def drifted(root=manifest.ROOT):
+    """Starters in the tree that are not what the reference makes of them, and strangers."""
+    wrong, expected = [], set()
+    for exercise in manifest.exercises(root):
+        path = root / exercise.file
+        expected.add(path)
+        if not path.exists() or path.read_text() != text_of(exercise, False, root):
+            wrong.append(exercise.file)
+    for path in sorted(root.glob("chapters/[0-9][0-9]_*/exercise/*")):
+        if path not in expected:
+            wrong.append(str(path.relative_to(root)))
+    return wrong
