@@ -1,17 +1,18 @@
 """Writes the files that students fill in, from the marked regions of the reference."""
 
-import pathlib
 import textwrap
 
 import manifest
 import regions
 
+_WIDTH = 96  # of a comment's text
+
 
 def _head(exercise):
     """The comment on top of a student's file."""
     lines = [f"Chapter {int(exercise.chapter[:2])}, exercise {exercise.name}: {exercise.title}.", ""]
-    lines += exercise.task.split("\n") + [""]
-    width = max(len(c.name) for c in exercise.criteria)
+    for paragraph in exercise.task.split("\n\n"):
+        lines += textwrap.wrap(paragraph, _WIDTH) + [""]
     lines.append(f"{exercise.points} points:")
     lines += [f"  {c.points}  {c.name}".rstrip() for c in exercise.criteria]
     lines += ["", f"Page:  {exercise.page}", f"Grade: ./kv grade {exercise.id}"]

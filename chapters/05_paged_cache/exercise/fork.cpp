@@ -2,8 +2,8 @@
 //
 // Beam search and parallel sampling go on from one prompt in several ways. Make a second table of
 // the same tokens without copying anything: both tables list the same blocks, and the pool learns
-// that each has one holder more. Blocks that are reserved but hold no token yet stay with the parent.
-// Say tell(BlockEvent::Kind::share, sequence, block) for each block that is shared.
+// that each has one holder more. Blocks that are reserved but hold no token yet stay with the
+// parent. Say tell(BlockEvent::Kind::share, sequence, block) for each block that is shared.
 //
 // 5 points:
 //   1  the child lists the parent's blocks
