@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""The coursework: starters, grading, and the tests of the tests. `./kv` calls it."""
+"""For who makes the course: starters, student repositories, the tests of the tests. `./kv course`
+calls it. A student's repository has none of it."""
 
 import argparse
 import pathlib
 import sys
 
+import course_file
 import grade
 import manifest
+import new_repo
 import report
 import sandbox
 import starters
@@ -40,19 +43,15 @@ def _cmake(args):
         if not (manifest.ROOT / exercise.tests).exists():
             continue  # the grader says so
         suffix = pathlib.Path(exercise.file).suffix
-        header = kernel = ""
-        if exercise.kind == "kernel":
-            kernel = manifest.ROOT / exercise.kernel
-            if exercise.kernel != exercise.source:
-                header = exercise.source.removeprefix("kernels/")
-        common = f'"{kernel}" "{header}" "{exercise.define}"'
         _write(out / "answer" / f"{exercise.id}{suffix}", starters.text_of(exercise, True))
         _write(out / "starter" / f"{exercise.id}{suffix}", starters.text_of(exercise, False))
-        lines.append(f"kv_exercise({exercise.id} {exercise.kind} {exercise.file} {common} {suffix})")
+        if exercise.kind == "function":
+            _write(out / "stand_in" / f"{exercise.id}.cpp", starters.stand_in(exercise))
+        line = starters.cmake_line(exercise)
+        lines.append(line)
         for answer in wrong.answers(exercise):
             _write(out / "wrong" / f"{exercise.id}_{answer.name}{suffix}", answer.text)
-            lines.append(f"kv_wrong_answer({exercise.id} {exercise.kind} {common} {answer.name} "
-                         f"{suffix})")
+            lines.append(line.replace("kv_exercise(", "kv_wrong_answer(")[:-1] + f" {answer.name})")
         watched += [manifest.ROOT / exercise.source,
                     manifest.ROOT / f"tests/mutants/course/{exercise.id}.toml"]
     watched += sorted(pathlib.Path(__file__).parent.glob("*.py"))
@@ -67,7 +66,7 @@ def _check(args):
     """One test of the tests: what a program that was built with a known answer earns."""
     exercise = grade.chosen(args.exercise)[0]
     outcome = sandbox.run(args.program, [c.name for c in exercise.criteria],
-                          seed=grade.environment_seed())
+                          seed=course_file.seed())
     result = grade.judge(exercise, outcome)
     print(report.show([result], 0))
     if args.what == "answer":
@@ -81,14 +80,14 @@ def _check(args):
     return 1 if survived else 0
 
 
-def _grade(args):
-    results = [grade.grade(e, args.build, args.seed) for e in grade.chosen(args.which)]
-    print(report.show(results, args.hints))
-    folder = pathlib.Path(args.build) / "grade"
-    _write(folder / "results.json", report.gradescope(results))
-    _write(folder / "results.xml", report.junit(results))
-    print(f"written: {folder / 'results.json'}, {folder / 'results.xml'}")
-    return grade.status(results)
+def _new(args):
+    plan = new_repo.Plan(pathlib.Path(args.folder).absolute(), new_repo.chapter_range(args.chapters),
+                         args.seed, new_repo.point_table(args.points) if args.points else {},
+                         args.title, args.due)
+    mine = new_repo.write(plan)
+    points = sum(e.points for e in manifest.exercises(plan.folder))
+    print(f"{args.folder}: {len(mine)} exercises, {points} points, seed {args.seed}")
+    return 0
 
 
 def _audit(_):
@@ -110,12 +109,14 @@ def main():
     verb = verbs.add_parser("starters", help="write the files that students fill in")
     verb.add_argument("--check", action="store_true", help="only say which are not up to date")
     verb.set_defaults(run=_starters)
-    verb = verbs.add_parser("grade", help="build, run and grade the student's files")
-    verb.add_argument("which", nargs="?", default="")
-    verb.add_argument("--build", default="build/default")
-    verb.add_argument("--seed", type=int, default=grade.environment_seed())
-    verb.add_argument("--hints", type=int, choices=(0, 1, 2, 3), default=1)
-    verb.set_defaults(run=_grade)
+    verb = verbs.add_parser("new", help="write a student repository, without solutions")
+    verb.add_argument("folder", metavar="DIR")
+    verb.add_argument("--chapters", default="1-5", help="such as 1-3 or 1,4-5")
+    verb.add_argument("--seed", type=int, default=1, help="of the numbers in the tests")
+    verb.add_argument("--points", metavar="P.toml", help="points other than the course's")
+    verb.add_argument("--title", default="The KV cache: exercises")
+    verb.add_argument("--due", default="", help="a note for the first page, such as a date")
+    verb.set_defaults(run=_new)
     verb = verbs.add_parser("cmake")
     verb.add_argument("out")
     verb.set_defaults(run=_cmake)

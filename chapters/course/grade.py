@@ -1,11 +1,14 @@
 """Builds each exercise by itself, runs its tests, counts its points."""
 
+import argparse
 import dataclasses
-import os
 import pathlib
 import subprocess
+import sys
 
+import course_file
 import manifest
+import report
 import sandbox
 
 
@@ -114,5 +117,33 @@ def status(results):
     return 0 if all(result.state == "pass" for result in results) else 1
 
 
-def environment_seed():
-    return int(os.environ.get("KV_COURSE_SEED", "1"))
+def _write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./kv grade", description=__doc__)
+    parser.add_argument("which", nargs="?", default="", metavar="NN or NN_NAME",
+                        help="a chapter or an exercise; all when left out")
+    parser.add_argument("--hints", type=int, choices=(0, 1, 2, 3), default=1,
+                        help="hints to show for each exercise that is not passed")
+    parser.add_argument("--seed", type=int, default=course_file.seed(),
+                        help="of the numbers in the tests; the course's when left out")
+    parser.add_argument("--build", default="build/default", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    try:
+        results = [grade(e, args.build, args.seed) for e in chosen(args.which)]
+    except manifest.CourseError as error:
+        print(f"kv: {error}", file=sys.stderr)
+        return 2
+    print(report.show(results, args.hints))
+    folder = pathlib.Path(args.build) / "grade"
+    _write(folder / "results.json", report.gradescope(results))
+    _write(folder / "results.xml", report.junit(results))
+    print(f"written: {folder / 'results.json'} (Gradescope), {folder / 'results.xml'} (JUnit)")
+    return status(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -48,6 +48,12 @@ def indentation(lines):
     return min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
 
 
-def own_definition(lines):
-    """A region of the reference as a definition that replaces it when linked."""
-    return [re.sub(r"^(KV_EXERCISE |KV_HD |inline )+", "", line) for line in lines]
+def own_definition(lines, weak=False):
+    """A region of the reference as a definition that replaces it when linked; a weak one can itself
+    be replaced."""
+    mark = "KV_EXERCISE " if weak else ""
+    result = []
+    for line in lines:
+        bare = re.sub(r"^((?:KV_EXERCISE |KV_HD |inline )+)", "", line)
+        result.append(mark + bare if bare != line else line)
+    return result

@@ -1,5 +1,6 @@
 """Writes the files that students fill in, from the marked regions of the reference."""
 
+import pathlib
 import textwrap
 
 import manifest
@@ -8,18 +9,30 @@ import regions
 _WIDTH = 96  # of a comment's text
 
 
+def _points(exercise):
+    return [f"// {exercise.points} points:"] + \
+        [f"//   {c.points}  {c.name}" for c in exercise.criteria]
+
+
 def _head(exercise):
     """The comment on top of a student's file."""
     lines = [f"Chapter {int(exercise.chapter[:2])}, exercise {exercise.name}: {exercise.title}.", ""]
     for paragraph in exercise.task.split("\n\n"):
         lines += textwrap.wrap(paragraph, _WIDTH) + [""]
-    lines.append(f"{exercise.points} points:")
-    lines += [f"  {c.points}  {c.name}".rstrip() for c in exercise.criteria]
-    lines += ["", f"Page:  {exercise.page}", f"Grade: ./kv grade {exercise.id}"]
-    return [f"// {line}".rstrip() for line in lines]
+    end = ["", f"Page:  {exercise.page}", f"Grade: ./kv grade {exercise.id}"]
+    return [f"// {line}".rstrip() for line in lines] + _points(exercise) + \
+        [f"// {line}".rstrip() for line in end]
 
 
-def _function_file(exercise, text, bodies):
+def with_points(text, exercise):
+    """A starter with another table of points."""
+    lines = text.split("\n")
+    first = next(i for i, line in enumerate(lines) if line.endswith(" points:"))
+    lines[first:first + 1 + len(exercise.criteria)] = _points(exercise)
+    return "\n".join(lines)
+
+
+def _function_file(exercise, text, bodies, weak=False):
     lines = _head(exercise)
     includes = list(exercise.includes) + ["kv/exercise.hpp"]
     system = sorted(f"#include {name}" for name in includes if name.startswith("<"))
@@ -28,7 +41,7 @@ def _function_file(exercise, text, bodies):
     for name in exercise.context:
         lines += regions.region(text, name, exercise.source) + [""]
     for name in exercise.regions:
-        code = regions.own_definition(regions.region(text, name, exercise.source))
+        code = regions.own_definition(regions.region(text, name, exercise.source), weak)
         lines += (code if bodies else regions.empty_functions(code)) + [""]
     return lines + ["}  // namespace kv", ""]
 
@@ -53,6 +66,23 @@ def text_of(exercise, bodies, root=manifest.ROOT):
     text = (root / exercise.source).read_text()
     make = _kernel_file if exercise.kind == "kernel" else _function_file
     return "\n".join(make(exercise, text, bodies))
+
+
+def stand_in(exercise, root=manifest.ROOT):
+    """The reference's function in a file of its own, for the linker to replace."""
+    text = (root / exercise.source).read_text()
+    return "\n".join(_function_file(exercise, text, True, weak=True))
+
+
+def cmake_line(exercise, root=""):
+    """How CMake is told of an exercise; paths begin with `root`."""
+    header = kernel = ""
+    if exercise.kind == "kernel":
+        kernel = f"{root}{exercise.kernel}"
+        if exercise.kernel != exercise.source:
+            header = exercise.source.removeprefix("kernels/")
+    return f'kv_exercise({exercise.id} {exercise.kind} {exercise.file} "{kernel}" "{header}" ' \
+        f'"{exercise.define}" {pathlib.PurePath(exercise.file).suffix})'
 
 
 def write_all(root=manifest.ROOT):
