@@ -11,7 +11,9 @@ namespace kv {
 
 namespace {
 
+//! [most tokens]
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;  // sums of two still fit 63 bits
+//! [most tokens]
 
 }  // namespace
 
@@ -24,15 +26,6 @@ void BlockAllocator::tell(BlockEvent::Kind kind, std::int32_t sequence, BlockId 
   listener_->on_event({kind, sequence, block, from, block < 0 ? 0 : pool_.num_holders(block)});
 }
 
-// The last block is filled in part and somebody else (a fork, the prefix index) holds it too. Full
-// blocks are never written again, and blocks behind the last token are in no other table.
-bool BlockAllocator::shares_last_block(const BlockTable& table) const {
-  return table.length % block_size_ != 0 &&
-         pool_.num_holders(table.blocks[static_cast<std::size_t>(table.length / block_size_)]) > 1;
-}
-
-// A block from the pool, or one that the prefix index gives up. The caller has made sure that there
-// is one.
 BlockId BlockAllocator::take(std::int32_t sequence, std::vector<BlockId>* evicted) {
   std::optional<BlockId> block = pool_.allocate();
   if (!block) {
@@ -54,10 +47,28 @@ bool BlockAllocator::release(BlockId block, std::int32_t sequence) {
   return free;
 }
 
+//! [copy on write]
+KV_EXERCISE bool BlockAllocator::shares_last_block(const BlockTable& table) const {
+  return table.length % block_size_ != 0 &&
+         pool_.num_holders(table.blocks[static_cast<std::size_t>(table.length / block_size_)]) > 1;
+}
+
+KV_EXERCISE BlockId BlockAllocator::copy_last_block(BlockTable& table,
+                                                    std::vector<BlockCopy>& copies,
+                                                    std::int32_t sequence,
+                                                    std::vector<BlockId>* evicted) {
+  BlockId& last = table.blocks[static_cast<std::size_t>(table.length / block_size_)];
+  const BlockId shared = std::exchange(last, take(sequence, evicted));
+  copies.push_back({shared, last, static_cast<std::int32_t>(table.length % block_size_)});
+  tell(BlockEvent::Kind::copy, sequence, last, shared);
+  return shared;
+}
+//! [copy on write]
+
 //! [reserve]
-bool BlockAllocator::reserve(BlockTable& table, std::int64_t num_tokens,
-                             std::vector<BlockCopy>& copies, std::int32_t sequence,
-                             std::vector<BlockId>* evicted) {
+KV_EXERCISE bool BlockAllocator::reserve(BlockTable& table, std::int64_t num_tokens,
+                                         std::vector<BlockCopy>& copies, std::int32_t sequence,
+                                         std::vector<BlockId>* evicted) {
   require(table.block_size == block_size_, "the table's blocks must have the pool's size");
   require(num_tokens >= 0 && num_tokens <= kMostTokens, "no sequence has so many tokens");
   if (num_tokens == 0) return true;
@@ -72,16 +83,11 @@ bool BlockAllocator::reserve(BlockTable& table, std::int64_t num_tokens,
     tell(BlockEvent::Kind::exhausted, sequence, -1);
     return false;
   }
-  std::optional<BlockId> copied;
-  if (copy) {
-    BlockId& last = table.blocks[static_cast<std::size_t>(table.length / block_size_)];
-    copied = std::exchange(last, take(sequence, evicted));
-    copies.push_back({*copied, last, static_cast<std::int32_t>(table.length % block_size_)});
-    tell(BlockEvent::Kind::copy, sequence, last, *copied);
-  }
+  std::optional<BlockId> shared;
+  if (copy) shared = copy_last_block(table, copies, sequence, evicted);
   for (std::int64_t i = 0; i < num_new; ++i) table.blocks.push_back(take(sequence, evicted));
   // Last of all: a block that only the prefix index holds could be evicted before it is copied.
-  if (copied) release(*copied, sequence);
+  if (shared) release(*shared, sequence);
   return true;
 }
 //! [reserve]
@@ -107,8 +113,8 @@ KV_EXERCISE BlockTable BlockAllocator::fork(const BlockTable& table, std::int32_
 //! [fork]
 
 //! [truncate]
-void BlockAllocator::truncate(BlockTable& table, std::int64_t num_tokens,
-                              std::vector<BlockId>* freed, std::int32_t sequence) {
+KV_EXERCISE void BlockAllocator::truncate(BlockTable& table, std::int64_t num_tokens,
+                                          std::vector<BlockId>* freed, std::int32_t sequence) {
   require(num_tokens >= 0 && num_tokens <= table.length,
           "cannot truncate to more tokens than there are");
   table.length = num_tokens;

@@ -103,9 +103,23 @@ class BlockAllocator {
   void set_listener(BlockListener* listener) { listener_ = listener; }
 
  private:
+  /// Whether the next token goes into a block that somebody else (a fork, the prefix index) holds
+  /// too: the last block is filled in part and shared. Full blocks are never written again, and
+  /// reserved blocks behind the last token are in no other table.
   bool shares_last_block(const BlockTable& table) const;
+  /// Copy-on-write: the table gets a block of its own in the place of the one that its last token
+  /// lies in.
+  /// \param copies receives what must be copied
+  /// \return the shared block: to be released when no more blocks are taken
+  BlockId copy_last_block(BlockTable& table, std::vector<BlockCopy>& copies, std::int32_t sequence,
+                          std::vector<BlockId>* evicted);
+  /// A block from the pool, or one that the prefix index gives up. The caller has made sure that
+  /// there is one.
+  /// \param evicted if not null, receives the block when the prefix index gave it up
   BlockId take(std::int32_t sequence, std::vector<BlockId>* evicted);
+  /// One holder less, and says so. \return whether the block has become free
   bool release(BlockId block, std::int32_t sequence);
+  /// Sends the listener, if there is one, an event about a block.
   void tell(BlockEvent::Kind kind, std::int32_t sequence, BlockId block, BlockId from = -1) const;
 
   BlockPool pool_;

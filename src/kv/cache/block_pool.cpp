@@ -1,6 +1,7 @@
 #include "kv/cache/block_pool.hpp"
 
 #include "kv/check.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 
@@ -18,19 +19,21 @@ std::optional<BlockId> BlockPool::allocate() {
   holders_[static_cast<std::size_t>(block)] = 1;
   return block;
 }
+//! [allocate]
 
-void BlockPool::share(BlockId block) {
+//! [holders]
+KV_EXERCISE void BlockPool::share(BlockId block) {
   require(num_holders(block) > 0, "only a block that somebody holds can be shared");
   ++holders_[static_cast<std::size_t>(block)];
 }
 
-bool BlockPool::release(BlockId block) {
+KV_EXERCISE bool BlockPool::release(BlockId block) {
   require(num_holders(block) > 0, "nobody holds the block: it was given back twice");
   if (--holders_[static_cast<std::size_t>(block)] > 0) return false;
   free_.push_back(block);
   return true;
 }
-//! [allocate]
+//! [holders]
 
 std::int32_t BlockPool::num_holders(BlockId block) const {
   require(block >= 0 && block < num_blocks(), "there is no such block");
