@@ -92,14 +92,26 @@ def _without_solutions(name, text):
     return text
 
 
+def _check_committed(mine):
+    """Only what is committed is copied: nothing of a teacher's own goes along unseen."""
+    tracked = set(_tracked())
+    for exercise in mine:
+        for name in (f"chapters/{exercise.chapter}/exercises.toml", exercise.source, exercise.tests):
+            if name not in tracked:
+                raise manifest.CourseError(f"{name} is not committed; git add and commit it first")
+
+
 def _files_of_tests(exercise):
     return {exercise.tests, "tests/course/main.cpp", "tests/course/support.hpp",
             "tests/course/kernel_support.hpp", "tests/course/CMakeLists.txt"}
 
 
+def _has_kernels(plan):
+    return plan.chapters[-1] >= "03"
+
+
 def _copy_tree(plan, mine):
-    keep = {"tests/course/main.cpp"}.union(*map(_files_of_tests, mine))
-    starters_of = {exercise.file for exercise in mine}
+    keep = set().union(*map(_files_of_tests, mine))
     sources = {exercise.source for exercise in manifest.exercises()}
     last = plan.chapters[-1]
     for name in _tracked():
@@ -108,7 +120,9 @@ def _copy_tree(plan, mine):
             continue
         if chapter and chapter[1] > last:
             continue
-        if "/exercise/" in name and name not in starters_of:
+        if "/exercise/" in name:  # whatever was written into a starter here stays here
+            continue
+        if not _has_kernels(plan) and name.startswith("kernels/") and "toolkit" not in name:
             continue
         if name.endswith("exercises.toml") and chapter[1] not in plan.chapters:
             continue
@@ -116,11 +130,12 @@ def _copy_tree(plan, mine):
         target.parent.mkdir(parents=True, exist_ok=True)
         if name in sources:
             target.write_text(_without_solutions(name, (manifest.ROOT / name).read_text()))
-        elif name in starters_of:  # whatever was written into the starter here stays here
-            exercise = next(e for e in mine if e.file == name)
-            target.write_text(starters.text_of(exercise, False))
         else:
             shutil.copy(manifest.ROOT / name, target, follow_symlinks=False)
+    for exercise in mine:
+        target = plan.folder / exercise.file
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(starters.text_of(exercise, False))
 
 
 def _set_points(plan):
@@ -170,7 +185,9 @@ def _write_own_files(plan, mine):
         path.write_text(path.read_text().replace(" -Werror", ""))
     # The stand-ins are for any processor of their kind; all must agree on how Eigen aligns memory.
     path = root / "CMakeLists.txt"
-    path.write_text(path.read_text().replace("(-march=native)\" ON)", "(-march=native)\" OFF)"))
+    off = ["NATIVE", "BENCHMARKS", "MUTANTS"] + ([] if _has_kernels(plan) else ["EMULATOR"])
+    path.write_text(re.sub(rf"(option\(KV_(?:{'|'.join(off)}) .*) ON\)", r"\1 OFF)",
+                           path.read_text()))
     emulated = root / "kernels/emulated_kernels.cmake"
     if emulated.exists():
         emulated.write_text(emulated.read_text().replace(" -Werror", ""))
@@ -209,8 +226,8 @@ def _make_stand_ins(plan):
     _run("cmake", "--preset", "default", "-B", STAND_IN_BUILD, "-DKV_NATIVE=OFF",
          "-DKV_MUTANTS=OFF", "-DKV_BENCHMARKS=OFF")
     functions = [e for e in manifest.exercises() if e.kind == "function"]
-    with_kernels = (plan.folder / "kernels/CMakeLists.txt").exists()
-    libraries = ["attention_kernels_checked", "attention_kernels_emulated"] if with_kernels else []
+    libraries = [f"attention_kernels_{build}" for build in ("checked", "emulated")
+                 if _has_kernels(plan)]
     _run("cmake", "--build", STAND_IN_BUILD, "--target", *libraries,
          *(f"course_stand_in_{e.id}" for e in functions))
     out = plan.folder / "stand_in" / platform.machine()
@@ -232,6 +249,7 @@ def write(plan):
     if plan.folder.exists() and any(plan.folder.iterdir()):
         raise manifest.CourseError(f"{plan.folder} is not empty")
     mine = [e for e in manifest.exercises() if e.chapter[:2] in plan.chapters]
+    _check_committed(mine)
     plan.folder.mkdir(parents=True, exist_ok=True)
     _copy_tree(plan, mine)
     _set_points(plan)
