@@ -24,7 +24,7 @@ namespace {
 kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::ContiguousCache& cache,
                         const kv::ChapterOptions& options) {
   if (!run.done()) run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work()));
-  while (!run.done()) run.push(kv::forward(model, cache, run.last_token(), run.work()));
+  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work()));
   return run.finish();
 }
 //! [generate]

@@ -26,7 +26,7 @@ kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::Seque
                         const kv::Attention& attention, const kv::ChapterOptions& options) {
   if (!run.done())
     run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work(), attention));
-  while (!run.done()) run.push(kv::forward(model, cache, run.last_token(), run.work(), attention));
+  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work(), attention));
   return run.finish();
 }
 //! [generate]

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kv/cache/contiguous.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 
@@ -109,9 +110,10 @@ Generation GenerationRun::finish() {
   return std::move(result_);
 }
 
-std::vector<float> prefill(const Model& model, SequenceState& state,
-                           std::span<const TokenId> tokens, std::int64_t chunk, Work* work,
-                           const Attention& attention) {
+//! [prefill]
+KV_EXERCISE std::vector<float> prefill(const Model& model, SequenceState& state,
+                                       std::span<const TokenId> tokens, std::int64_t chunk,
+                                       Work* work, const Attention& attention) {
   require(!tokens.empty() && chunk >= 1, "prefill needs tokens and a chunk of at least one row");
   const auto chunk_len = static_cast<std::size_t>(chunk);
   std::vector<float> logits;
@@ -122,11 +124,24 @@ std::vector<float> prefill(const Model& model, SequenceState& state,
   }
   return logits;
 }
+//! [prefill]
 
-std::vector<float> recompute(const Model& model, std::span<const TokenId> tokens, KvDType kv_dtype,
-                             Work* work) {
+//! [decode step]
+KV_EXERCISE std::vector<float> decode_step(const Model& model, SequenceState& state,
+                                           std::span<const TokenId> tokens, Work* work,
+                                           const Attention& attention) {
+  require(state.length() + 1 == static_cast<std::int64_t>(tokens.size()),
+          "the state must hold all tokens but the last");
+  return forward(model, state, tokens.last(1), work, attention);
+}
+//! [decode step]
+
+//! [recompute]
+KV_EXERCISE std::vector<float> recompute(const Model& model, std::span<const TokenId> tokens,
+                                         KvDType kv_dtype, Work* work) {
   ContiguousCache fresh(model.config, static_cast<std::int64_t>(tokens.size()), kv_dtype);
   return forward(model, fresh, tokens, work);
 }
+//! [recompute]
 
 }  // namespace kv

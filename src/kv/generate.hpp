@@ -112,6 +112,17 @@ std::vector<float> prefill(const Model& model, SequenceState& state,
                            std::span<const TokenId> tokens, std::int64_t chunk,
                            Work* work = nullptr, const Attention& attention = attend);
 
+/// The method of chapter 2: only the newest token goes through the model; the state holds the keys
+/// and values of all tokens before it, and then its own.
+///
+/// \param tokens    the sequence: those that the state holds, then one more
+/// \param attention as in forward()
+/// \return logits [vocab_size] after the last token
+/// \throws std::invalid_argument when the state does not hold all tokens but the last
+std::vector<float> decode_step(const Model& model, SequenceState& state,
+                               std::span<const TokenId> tokens, Work* work = nullptr,
+                               const Attention& attention = attend);
+
 /// The method of chapter 1: the whole prefix through the model, from nothing.
 /// \return logits [vocab_size] after the last token
 std::vector<float> recompute(const Model& model, std::span<const TokenId> tokens, KvDType kv_dtype,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "kv/attention/causal.hpp"
 #include "kv/attention/unit.hpp"
 #include "kv/thread_team.hpp"
 
@@ -73,7 +74,7 @@ void for_blocks(std::span<const AttentionItem> items, const HeadConfig& heads, c
     for (std::int64_t block = num_blocks - 1; block >= 0; --block) {
       const std::int64_t first = block * tokens;
       const std::int64_t count = std::min(tokens, items[i].q_len - first);
-      const std::int64_t end = std::clamp<std::int64_t>(first + count + past, 0, kv_len);
+      const std::int64_t end = num_visible_keys(first + count - 1, items[i].q_len, kv_len);
       const bool few_rows = count * heads.group_size() < kMinPreparedRows;
       const int num_heads = few_rows ? heads.num_kv_heads : 1;
       for (int g = 0; g < heads.num_kv_heads; g += num_heads)

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "kv/attention/causal.hpp"
 #include "kv/check.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 
@@ -12,7 +14,48 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+// Adds what a tolerance needs to know of one query row.
+void measure(std::span<const float> q, const HeadRows& keys, double scale,
+             ReferenceAttention& result) {
+  for (std::int64_t j = 0; j < keys.num_rows; ++j) {
+    const float* k = keys.k + j * keys.row_stride;
+    const float* v = keys.v + j * keys.row_stride;
+    double mass = 0.0;
+    for (std::size_t d = 0; d < q.size(); ++d) {
+      mass += std::fabs(static_cast<double>(q[d]) * k[d]);
+      result.max_abs_value = std::max(result.max_abs_value, std::fabs(double{v[d]}));
+    }
+    result.score_mass = std::max(result.score_mass, mass * std::fabs(scale));
+  }
+}
+
 }  // namespace
+
+//! [attend row]
+KV_EXERCISE double attend_row(std::span<const float> q, const HeadRows& keys, double scale,
+                              std::span<double> out) {
+  // First pass: s_j = scale * sum_d q[d] * k[j, d], and their maximum.
+  std::vector<double> scores(keys.num_rows, 0.0);
+  for (std::int64_t j = 0; j < keys.num_rows; ++j) {
+    const float* k = keys.k + j * keys.row_stride;
+    for (std::size_t d = 0; d < q.size(); ++d) scores[j] += static_cast<double>(q[d]) * k[d];
+    scores[j] *= scale;
+  }
+  const double max_score = *std::max_element(scores.begin(), scores.end());
+
+  // Second pass: out = sum_j exp(s_j - max) v_j / sum_j exp(s_j - max).
+  double sum = 0.0;
+  std::fill(out.begin(), out.end(), 0.0);
+  for (std::int64_t j = 0; j < keys.num_rows; ++j) {
+    const float* v = keys.v + j * keys.row_stride;
+    const double weight = std::exp(scores[j] - max_score);
+    sum += weight;
+    for (std::size_t d = 0; d < q.size(); ++d) out[d] += weight * v[d];
+  }
+  for (double& element : out) element /= sum;
+  return max_score + std::log(sum);
+}
+//! [attend row]
 
 ReferenceAttention reference_attention(const float* q, const float* k, const float* v,
                                        const HeadConfig& heads, std::int64_t q_len,
@@ -24,45 +67,16 @@ ReferenceAttention reference_attention(const float* q, const float* k, const flo
   result.out.assign(q_len * heads.q_dim(), 0.0);
   result.lse.assign(q_len * heads.num_q_heads, kMinusInfinity);
 
-  std::vector<double> scores;
   for (std::int64_t t = 0; t < q_len; ++t) {
-    // Bottom-right aligned: the last query row sees every key.
-    const std::int64_t num_visible =
-        causal ? std::clamp<std::int64_t>(t + kv_len - q_len + 1, 0, kv_len) : kv_len;
+    const std::int64_t num_visible = causal ? num_visible_keys(t, q_len, kv_len) : kv_len;
     for (std::int64_t h = 0; h < heads.num_q_heads && num_visible > 0; ++h) {
-      const std::int64_t g = h / heads.group_size();
-      const float* q_row = q + (t * heads.num_q_heads + h) * head_dim;
-
-      // First pass: s_j = scale * sum_d q[t, h, d] * k[j, g, d], and their maximum.
-      scores.assign(num_visible, 0.0);
-      double max_score = kMinusInfinity;
-      for (std::int64_t j = 0; j < num_visible; ++j) {
-        const float* k_row = k + (j * heads.num_kv_heads + g) * head_dim;
-        double mass = 0.0;
-        for (std::int64_t d = 0; d < head_dim; ++d) {
-          const double product = static_cast<double>(q_row[d]) * k_row[d];
-          scores[j] += product;
-          mass += std::fabs(product);
-        }
-        scores[j] *= scale;
-        max_score = std::max(max_score, scores[j]);
-        result.score_mass = std::max(result.score_mass, mass * std::fabs(scale));
-      }
-
-      // Second pass: out = sum_j exp(s_j - max) v_j / sum_j exp(s_j - max).
-      double sum = 0.0;
-      double* out = result.out.data() + (t * heads.num_q_heads + h) * head_dim;
-      for (std::int64_t j = 0; j < num_visible; ++j) {
-        const double weight = std::exp(scores[j] - max_score);
-        const float* v_row = v + (j * heads.num_kv_heads + g) * head_dim;
-        sum += weight;
-        for (std::int64_t d = 0; d < head_dim; ++d) {
-          out[d] += weight * v_row[d];
-          result.max_abs_value = std::max(result.max_abs_value, std::fabs(double{v_row[d]}));
-        }
-      }
-      for (std::int64_t d = 0; d < head_dim; ++d) out[d] /= sum;
-      result.lse[t * heads.num_q_heads + h] = max_score + std::log(sum);
+      const std::int64_t head = h / heads.group_size() * head_dim;  // where KV head g begins
+      const HeadRows keys{k + head, v + head, num_visible, heads.kv_dim()};
+      const std::int64_t row = t * heads.num_q_heads + h;
+      const std::span q_row(q + row * head_dim, heads.head_dim);
+      const std::span out(result.out.data() + row * head_dim, heads.head_dim);
+      result.lse[row] = attend_row(q_row, keys, scale, out);
+      measure(q_row, keys, scale, result);
     }
   }
   return result;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kv/config.hpp"
@@ -15,6 +16,26 @@ struct ReferenceAttention {
   double score_mass = 0.0;   ///< max over visible (query, key) of scale * sum_d |q_d * k_d|
   double max_abs_value = 0;  ///< max |v| over visible rows
 };
+
+/// K and V of one KV head: row j of each has head_dim elements and starts at `j * row_stride`.
+struct HeadRows {
+  const float* k = nullptr;
+  const float* v = nullptr;
+  std::int64_t num_rows = 0;
+  std::int64_t row_stride = 0;  ///< elements from one row to the next, at least head_dim
+};
+
+/// Attention of one query row of one head over all rows of `keys`, in two passes:
+/// \f$ s_j = \mathrm{scale} \sum_d q_d k_{jd} \f$ and their maximum m, then
+/// \f$ \mathrm{out} = \sum_j e^{s_j - m} v_j / \sum_j e^{s_j - m} \f$.
+///
+/// \param q     [head_dim]
+/// \param keys  at least one row
+/// \param scale factor on q.k
+/// \param out   [head_dim], written
+/// \return log-sum-exp of the scores, natural log: \f$ m + \ln \sum_j e^{s_j - m} \f$
+double attend_row(std::span<const float> q, const HeadRows& keys, double scale,
+                  std::span<double> out);
 
 /// Every other attention of the course is compared with this one.
 ///

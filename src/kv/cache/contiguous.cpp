@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kv/cache/store_rows.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 
@@ -26,8 +27,9 @@ std::byte* ContiguousCache::row(std::vector<std::byte>& buffer, int layer, std::
   return buffer.data() + (layer * capacity_ + slot) * row_bytes_;
 }
 
-void ContiguousCache::append(int layer, const float* k_rows, const float* v_rows,
-                             std::int64_t num_rows) {
+//! [append rows]
+KV_EXERCISE void ContiguousCache::append(int layer, const float* k_rows, const float* v_rows,
+                                         std::int64_t num_rows) {
   require(layer >= 0 && layer < num_layers_, "layer out of range");
   const std::int64_t slot = length_ + appended_[layer];
   require(num_rows >= 0 && num_rows <= capacity_ - slot, "the rows must fit the cache");
@@ -36,6 +38,7 @@ void ContiguousCache::append(int layer, const float* k_rows, const float* v_rows
   store_rows(v_rows, count, dtype_, row(v_, layer, slot));
   appended_[layer] += num_rows;
 }
+//! [append rows]
 
 std::vector<KvSpan> ContiguousCache::spans(int layer, int kv_head) const {
   require(layer >= 0 && layer < num_layers_, "layer out of range");

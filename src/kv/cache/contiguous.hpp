@@ -20,8 +20,10 @@ class ContiguousCache final : public SequenceState {
   /// \param dtype    fp32, fp16 or bf16; narrower formats round to nearest even
   ContiguousCache(const ModelConfig& config, std::int64_t capacity, KvDType dtype = DType::f32);
 
-  void append(int layer, const float* k_rows, const float* v_rows, std::int64_t num_rows) override;
+  // spans() first: the class's table of virtual functions is where the first of them is defined,
+  // and append() is an exercise.
   std::vector<KvSpan> spans(int layer, int kv_head) const override;
+  void append(int layer, const float* k_rows, const float* v_rows, std::int64_t num_rows) override;
   void commit(std::int64_t num_tokens) override;
   std::int64_t length() const override { return length_; }
   std::int64_t capacity() const override { return capacity_; }

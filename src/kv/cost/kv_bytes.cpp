@@ -4,13 +4,17 @@
 #include <optional>
 #include <string>
 
+#include "kv/exercise.hpp"
+
 namespace kv {
 namespace {
 
 constexpr KvFormat kFormats[] = {{"fp32", 32, 0, 0}, {"fp16", 16, 0, 0}, {"bf16", 16, 0, 0},
                                  {"fp8", 8, 0, 0},   {"int8", 8, 4, 0},  {"int4", 4, 2, 32}};
 
-using Checked = std::optional<std::int64_t>;  // nullopt: did not fit
+//! [checked]
+// A product or a sum; nothing where it does not fit 63 bits.
+using Checked = std::optional<std::int64_t>;
 
 Checked times(Checked a, std::int64_t b) {
   std::int64_t product = 0;
@@ -22,6 +26,14 @@ Checked plus(Checked a, Checked b) {
   std::int64_t sum = 0;
   if (!a || !b || __builtin_add_overflow(*a, *b, &sum)) return std::nullopt;
   return sum;
+}
+//! [checked]
+
+// What a layer of multi-head latent attention keeps of a token.
+KvBytes latent_bytes_per_token(const KvShape& shape, const KvFormat& format) {
+  const std::int64_t latent = shape.kv_lora_rank, rope = shape.qk_rope_head_dim;
+  return {format.element_bytes(latent) + format.element_bytes(rope),
+          format.scale_bytes_of(latent) + (rope > 0 ? format.scale_bytes_of(rope) : 0)};
 }
 
 }  // namespace
@@ -72,18 +84,20 @@ KvShape kv_shape(const ModelConfig& config) {
   return shape;
 }
 
-KvBytes kv_bytes_per_token_in_layer(const KvShape& shape, const KvFormat& format) {
-  shape.validate();
-  if (shape.latent()) {
-    const std::int64_t latent = shape.kv_lora_rank, rope = shape.qk_rope_head_dim;
-    return {format.element_bytes(latent) + format.element_bytes(rope),
-            format.scale_bytes_of(latent) + (rope > 0 ? format.scale_bytes_of(rope) : 0)};
-  }
+//! [head bytes]
+KV_EXERCISE KvBytes head_bytes_per_token(const KvShape& shape, const KvFormat& format) {
   const std::int64_t vectors = 2 * static_cast<std::int64_t>(shape.num_kv_heads);  // K and V
   const Checked elements = times(format.element_bytes(shape.head_dim), vectors);
   const Checked scales = times(format.scale_bytes_of(shape.head_dim), vectors);
   if (!elements || !scales) throw InputError("the cost of a token does not fit 63 bits");
   return {*elements, *scales};
+}
+//! [head bytes]
+
+KvBytes kv_bytes_per_token_in_layer(const KvShape& shape, const KvFormat& format) {
+  shape.validate();
+  return shape.latent() ? latent_bytes_per_token(shape, format)
+                        : head_bytes_per_token(shape, format);
 }
 
 KvBytes kv_bytes_per_token(const KvShape& shape, const KvFormat& format) {
@@ -107,8 +121,9 @@ std::int64_t tokens_held(std::int64_t context, std::int64_t window, std::int64_t
   return *held;
 }
 
-KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t context,
-                 std::int64_t batch, std::int64_t block_size) {
+//! [kv bytes]
+KV_EXERCISE KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t context,
+                             std::int64_t batch, std::int64_t block_size) {
   require(batch >= 1, "batch must be positive");
   const KvBytes token = kv_bytes_per_token_in_layer(shape, format);
   Checked held = 0;  // tokens, summed over the layers of one sequence
@@ -123,6 +138,7 @@ KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t cont
                      " takes more than 2^63 - 1 bytes; ask for less of any of them");
   return {*elements, *scales};
 }
+//! [kv bytes]
 
 std::int64_t weight_bytes(std::int64_t num_parameters, double bits) {
   require(num_parameters >= 0 && bits > 0, "parameters and bits must be positive");

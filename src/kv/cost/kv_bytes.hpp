@@ -87,6 +87,10 @@ struct KvBytes {
   bool operator==(const KvBytes&) const = default;
 };
 
+/// What one more token costs in a layer that keeps K and V of every KV head (not a latent vector).
+/// \throws InputError when it does not fit 63 bits
+KvBytes head_bytes_per_token(const KvShape& shape, const KvFormat& format);
+
 /// What one more token costs in one layer.
 KvBytes kv_bytes_per_token_in_layer(const KvShape& shape, const KvFormat& format);
 
