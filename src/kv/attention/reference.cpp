@@ -70,7 +70,8 @@ ReferenceAttention reference_attention(const float* q, const float* k, const flo
   for (std::int64_t t = 0; t < q_len; ++t) {
     const std::int64_t num_visible = causal ? num_visible_keys(t, q_len, kv_len) : kv_len;
     for (std::int64_t h = 0; h < heads.num_q_heads && num_visible > 0; ++h) {
-      const std::int64_t head = h / heads.group_size() * head_dim;  // where KV head g begins
+      // Where the KV head of query head h begins.
+      const std::int64_t head = heads.kv_head(static_cast<int>(h)) * head_dim;
       const HeadRows keys{k + head, v + head, num_visible, heads.kv_dim()};
       const std::int64_t row = t * heads.num_q_heads + h;
       const std::span q_row(q + row * head_dim, heads.head_dim);

@@ -11,6 +11,7 @@
 #include "kv/cache/contiguous.hpp"
 #include "kv/cost/family.hpp"
 #include "kv/decoder.hpp"
+#include "kv/exercise.hpp"
 #include "kv/model/pool_heads.hpp"
 #include "kv/report/output_file.hpp"
 #include "kv/report/table.hpp"
@@ -122,6 +123,21 @@ PublishedModel with_kv_heads(const PublishedModel& model, int num_kv_heads) {
   return changed;
 }
 
+//! [attention cost]
+KV_EXERCISE StepCost attention_cost(const HeadConfig& heads, const KvFormat& format,
+                                    std::int64_t num_tokens) {
+  const auto tokens = static_cast<double>(num_tokens);
+  StepCost cost;
+  // q.k and p.v: a multiply-add for each element of each query head.
+  cost.flops = 2 * 2.0 * heads.q_dim() * tokens;
+  // K and V of each KV head, read once for its whole group.
+  const std::int64_t vector_bytes =
+      format.element_bytes(heads.head_dim) + format.scale_bytes_of(heads.head_dim);
+  cost.kv_bytes = 2.0 * heads.num_kv_heads * static_cast<double>(vector_bytes) * tokens;
+  return cost;
+}
+//! [attention cost]
+
 std::vector<SharedHeadsCost> shared_heads_costs(const PublishedModel& model,
                                                 std::span<const int> num_kv_heads,
                                                 const KvFormat& format, std::int64_t context,
@@ -145,9 +161,11 @@ std::vector<SharedHeadsCost> shared_heads_costs(const PublishedModel& model,
     cost.relative_cache =
         static_cast<double>(cost.kv_bytes_per_token) / static_cast<double>(unshared);
     cost.step = decode_step(work);
-    // What is left of the step without its products with weights.
-    const double products = 2.0 * static_cast<double>(work.model.active_params * batch);
-    cost.attention = {cost.step.flops - products, 0.0, cost.step.kv_bytes};
+    std::int64_t num_tokens = 0;
+    for (int layer = 0; layer < model.kv.num_layers; ++layer)
+      num_tokens += batch * tokens_held(context, model.kv.window(layer), 1);
+    cost.attention =
+        attention_cost({model.num_q_heads, heads, model.kv.head_dim}, format, num_tokens);
     costs.push_back(cost);
   }
   return costs;

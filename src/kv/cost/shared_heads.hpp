@@ -33,11 +33,18 @@ struct SharedHeadsCost {
   StepCost step;                        ///< the whole step
 };
 
-/// One new token for each of `batch` sequences of `context` tokens; weights in 16 bit.
+/// What attention of a decode step asks for: q.k and p.v on K and V alone, without weights.
 ///
-/// Attention does 4 * num_q_heads * head_dim operations a cached token and reads
+/// It does 4 * num_q_heads * head_dim operations a cached token and reads
 /// 2 * num_kv_heads * head_dim elements for them: in 16 bit that is group_size operations a byte,
 /// whatever the context and the batch, because no two sequences share a cache.
+///
+/// \param heads      of one layer
+/// \param format     of the cache
+/// \param num_tokens cached tokens that are read, of all layers and sequences together
+StepCost attention_cost(const HeadConfig& heads, const KvFormat& format, std::int64_t num_tokens);
+
+/// One new token for each of `batch` sequences of `context` tokens; weights in 16 bit.
 std::vector<SharedHeadsCost> shared_heads_costs(const PublishedModel& model,
                                                 std::span<const int> num_kv_heads,
                                                 const KvFormat& format, std::int64_t context,

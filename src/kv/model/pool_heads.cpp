@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "kv/exercise.hpp"
 #include "kv/model/dequantize.hpp"
 #include "kv/model/gguf_writer.hpp"
 
@@ -32,27 +33,16 @@ void store(DType dtype, double value, std::vector<std::byte>& out) {
   if (dtype == DType::bf16) put(to_bf16(rounded));
 }
 
-//! [mean pooling]
 KvProjection pooled(const WeightMatrix& w, int head_dim, int num_kv_heads) {
-  const int group = static_cast<int>(w.num_rows) / head_dim / num_kv_heads;  // heads to one
+  const int num_pooled = static_cast<int>(w.num_rows) / head_dim / num_kv_heads;
   KvProjection result;
   result.dtype = info(w.dtype).block_elements == 1 ? w.dtype : DType::f16;
-  std::vector<float> row(static_cast<std::size_t>(w.num_cols));
-  std::vector<double> sum(row.size());
-  for (int g = 0; g < num_kv_heads; ++g) {
-    for (int d = 0; d < head_dim; ++d) {
-      // W_new[g, d] = 1 / n * sum_i W[g * n + i, d]
-      std::fill(sum.begin(), sum.end(), 0.0);
-      for (int i = 0; i < group; ++i) {
-        dequantize_row(w, (std::int64_t{g} * group + i) * head_dim + d, row);
-        for (std::size_t c = 0; c < row.size(); ++c) sum[c] += row[c];
-      }
-      for (const double total : sum) store(result.dtype, total / group, result.bytes);
-    }
-  }
+  for (int g = 0; g < num_kv_heads; ++g)
+    for (int d = 0; d < head_dim; ++d)
+      for (const double mean : pooled_row(w, head_dim, num_pooled, g, d))
+        store(result.dtype, mean, result.bytes);
   return result;
 }
-//! [mean pooling]
 
 KvProjection repeated(const WeightMatrix& w, int head_dim, int num_kv_heads) {
   const std::int64_t head_bytes = head_dim * w.row_bytes();
@@ -80,6 +70,21 @@ std::vector<GgufValue> in_file_order(std::span<const GgufValue> values) {
 }
 
 }  // namespace
+
+//! [mean pooling]
+KV_EXERCISE std::vector<double> pooled_row(const WeightMatrix& w, int head_dim, int num_pooled,
+                                           int g, int d) {
+  std::vector<float> row(static_cast<std::size_t>(w.num_cols));
+  std::vector<double> mean(row.size());
+  // W_new[g, d] = 1 / n * sum_i W[g * n + i, d]
+  for (int i = 0; i < num_pooled; ++i) {
+    dequantize_row(w, (std::int64_t{g} * num_pooled + i) * head_dim + d, row);
+    for (std::size_t c = 0; c < row.size(); ++c) mean[c] += row[c];
+  }
+  for (double& element : mean) element /= num_pooled;
+  return mean;
+}
+//! [mean pooling]
 
 void check_kv_heads(const HeadConfig& heads, int num_kv_heads) {
   heads.validate();

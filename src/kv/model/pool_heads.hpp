@@ -31,6 +31,17 @@ void check_kv_heads(const HeadConfig& heads, int num_kv_heads);
 /// All that check_kv_heads() accepts, the largest first.
 std::vector<int> possible_kv_heads(const HeadConfig& heads);
 
+/// One row of a pooled projection: element d of new head g is the mean of element d of old heads
+/// g * num_pooled ... (g + 1) * num_pooled - 1.
+///
+/// \param w          attn_k or attn_v: [num_kv_heads * head_dim, d_model], in any format
+/// \param head_dim   rows of one head
+/// \param num_pooled old heads that one new head is made of
+/// \param g          new head
+/// \param d          in [0, head_dim)
+/// \return [d_model], summed in double and not rounded
+std::vector<double> pooled_row(const WeightMatrix& w, int head_dim, int num_pooled, int g, int d);
+
 /// A projection with another number of heads.
 struct KvProjection {
   DType dtype = DType::f32;
