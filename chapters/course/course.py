@@ -45,11 +45,19 @@ def _cmake(args):
         suffix = pathlib.Path(exercise.file).suffix
         _write(out / "answer" / f"{exercise.id}{suffix}", starters.text_of(exercise, True))
         _write(out / "starter" / f"{exercise.id}{suffix}", starters.text_of(exercise, False))
+        _write(out / "nothing" / f"{exercise.id}{suffix}", starters.does_nothing(exercise))
         if exercise.kind == "function":
             _write(out / "stand_in" / f"{exercise.id}.cpp", starters.stand_in(exercise))
         line = starters.cmake_line(exercise)
         lines.append(line)
-        for answer in wrong.answers(exercise):
+        try:
+            answers = wrong.answers(exercise)
+        except manifest.CourseError as error:  # whoever edits the reference may still build
+            lines.append(f"message(WARNING [==[{error}]==])")
+            lines.append(f'add_test(NAME "mutants: course {exercise.id}: every wrong answer can be '
+                         'made" COMMAND ${CMAKE_COMMAND} -E false)')
+            answers = []
+        for answer in answers:
             _write(out / "wrong" / f"{exercise.id}_{answer.name}{suffix}", answer.text)
             lines.append(line.replace("kv_exercise(", "kv_wrong_answer(")[:-1] + f" {answer.name})")
         watched += [manifest.ROOT / exercise.source,
@@ -65,12 +73,19 @@ def _cmake(args):
 def _check(args):
     """One test of the tests: what a program that was built with a known answer earns."""
     exercise = grade.chosen(args.exercise)[0]
-    outcome = sandbox.run(args.program, [c.name for c in exercise.criteria],
-                          seed=course_file.seed())
+    limits = sandbox.Limits(seconds=10) if args.what == "hostile" else sandbox.Limits()
+    outcome = sandbox.run(args.program, [c.name for c in exercise.criteria], limits,
+                          course_file.seed())
     result = grade.judge(exercise, outcome)
     print(report.show([result], 0))
     if args.what == "answer":
         return 0 if result.state == "pass" else 1
+    if args.what == "nothing":
+        return 0 if result.points == 0 else 1
+    if args.what == "hostile":
+        left = sandbox.left_behind()
+        print("\n".join(f"still running: {line}" for line in left))
+        return 0 if result.points == 0 and not left else 1
     if args.what == "starter":
         return 0 if result.points == 0 and result.state == "not done" else 1
     answer = next(a for a in wrong.answers(exercise) if a.name == args.name)
@@ -121,7 +136,7 @@ def main():
     verb.add_argument("out")
     verb.set_defaults(run=_cmake)
     verb = verbs.add_parser("check")
-    verb.add_argument("what", choices=("answer", "starter", "wrong"))
+    verb.add_argument("what", choices=("answer", "starter", "nothing", "wrong", "hostile"))
     verb.add_argument("exercise")
     verb.add_argument("program")
     verb.add_argument("name", nargs="?")

@@ -29,15 +29,21 @@ def region(text, name, where):
     return text.split("\n")[first:end]
 
 
-def empty_functions(lines):
+def empty_functions(lines, does_nothing=False):
     """Functions without their bodies. A function begins and ends at the left margin, as
-    clang-format lays it out."""
-    result, inside = [], False
+    clang-format lays it out.
+
+    does_nothing: they return, with an empty value where one is wanted, instead of saying TODO.
+    """
+    result, inside, begin = [], False, 0
     for line in lines:
         if inside:
             inside = line != "}"
             if not inside:
-                result += [f"  {TODO}", "}"]
+                head = " ".join(result[begin:])
+                code = "return;" if re.search(r"\bvoid ", head.split("(")[0]) else "return {};"
+                result += [f"  {code if does_nothing else TODO}", "}"]
+                begin = len(result)
         else:
             inside = line.endswith("{") and not line.startswith("namespace")
             result.append(line)

@@ -32,7 +32,7 @@ def with_points(text, exercise):
     return "\n".join(lines)
 
 
-def _function_file(exercise, text, bodies, weak=False):
+def _function_file(exercise, text, bodies, weak=False, does_nothing=False):
     lines = _head(exercise)
     includes = list(exercise.includes) + ["kv/exercise.hpp"]
     system = sorted(f"#include {name}" for name in includes if name.startswith("<"))
@@ -42,18 +42,20 @@ def _function_file(exercise, text, bodies, weak=False):
         lines += regions.region(text, name, exercise.source) + [""]
     for name in exercise.regions:
         code = regions.own_definition(regions.region(text, name, exercise.source), weak)
-        lines += (code if bodies else regions.empty_functions(code)) + [""]
+        lines += (code if bodies else regions.empty_functions(code, does_nothing)) + [""]
     return lines + ["}  // namespace kv", ""]
 
 
-def _kernel_file(exercise, text, bodies):
+def _kernel_file(exercise, text, bodies, does_nothing=False):
     lines = text.split("\n")
     if not bodies:
         for name in exercise.regions:
             first, end = regions.find("\n".join(lines), name, exercise.source)
             code = lines[first:end]
             if any(line == "}" for line in code):
-                gap = regions.empty_functions(code)
+                gap = regions.empty_functions(code, does_nothing)
+            elif does_nothing:
+                gap = []
             else:
                 gap = [" " * regions.indentation(code) + regions.TODO]
             lines[first:end] = gap
@@ -66,6 +68,13 @@ def text_of(exercise, bodies, root=manifest.ROOT):
     text = (root / exercise.source).read_text()
     make = _kernel_file if exercise.kind == "kernel" else _function_file
     return "\n".join(make(exercise, text, bodies))
+
+
+def does_nothing(exercise, root=manifest.ROOT):
+    """The laziest answer: every gap is left empty. It must earn nothing."""
+    text = (root / exercise.source).read_text()
+    make = _kernel_file if exercise.kind == "kernel" else _function_file
+    return "\n".join(make(exercise, text, False, does_nothing=True))
 
 
 def stand_in(exercise, root=manifest.ROOT):

@@ -97,6 +97,10 @@ TEST_CASE("full blocks and blocks of its own are written in place") {
   w.append(child, 1, 2000);
   CHECK(w.copies.empty());
   CHECK(w.allocator.pool().num_free() == kNumBlocks - w.num_full - 1);
+  // Where there is something to copy, it is copied: else nothing would be easy.
+  kv::BlockTable grandchild = w.allocator.fork(child);
+  w.append(grandchild, 1, 3000);
+  CHECK(w.copies.size() == 1);
 }
 
 TEST_CASE("reserved blocks behind the last token stay") {

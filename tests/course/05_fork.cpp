@@ -44,6 +44,7 @@ TEST_CASE("every shared block has one holder more") {
 TEST_CASE("blocks without tokens are not shared") {
   Parent parent(3, 20);
   const kv::BlockTable child = parent.allocator.fork(parent.table);
+  REQUIRE(child.length == parent.length);
   const std::int64_t filled = kv::num_blocks_for(child.length, child.block_size);
   CHECK(static_cast<std::int64_t>(child.blocks.size()) == filled);
   for (std::size_t i = static_cast<std::size_t>(filled); i < parent.table.blocks.size(); ++i)
