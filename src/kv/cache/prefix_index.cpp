@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "kv/check.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 
 namespace {
 
+//! [mix]
 // Every bit of x changes about half of the result's bits.
 // Source: the finalizer of MurmurHash3 with the constants of SplitMix64 (Steele et al. 2014).
 constexpr std::uint64_t mix(std::uint64_t x) {
@@ -16,11 +18,13 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
+//! [mix]
 
 }  // namespace
 
 //! [hash]
-std::uint64_t PrefixIndex::hash(std::uint64_t parent, std::span<const std::int32_t> tokens) {
+KV_EXERCISE std::uint64_t PrefixIndex::hash(std::uint64_t parent,
+                                            std::span<const std::int32_t> tokens) {
   std::uint64_t h = mix(parent);
   for (const std::int32_t token : tokens) h = mix(h ^ static_cast<std::uint32_t>(token));
   return h;
@@ -36,8 +40,8 @@ PrefixIndex::PrefixIndex(BlockPool& pool, std::int32_t block_size, Hash hash)
   require(hash != nullptr, "the prefix index needs a hash");
 }
 
-// Equal hashes are not enough: tokens, parent and salt must be the same.
-std::optional<BlockId> PrefixIndex::find(const Link& link) const {
+//! [find]
+KV_EXERCISE std::optional<BlockId> PrefixIndex::find(const Link& link) const {
   const auto [first, last] = by_key_.equal_range(link.key);
   for (auto it = first; it != last; ++it) {
     const Entry& e = entry(it->second);
@@ -46,16 +50,16 @@ std::optional<BlockId> PrefixIndex::find(const Link& link) const {
   }
   return std::nullopt;
 }
+//! [find]
 
-// Marks a chain as used now. The deepest block first: a parent is then always more recent than its
-// children, and the least recently used block has none.
 void PrefixIndex::touch(std::span<const BlockId> chain) {
   for (auto block = chain.rbegin(); block != chain.rend(); ++block)
     by_use_.splice(by_use_.end(), by_use_, entry(*block).in_use);
 }
 
 //! [match]
-std::vector<BlockId> PrefixIndex::match(std::span<const std::int32_t> tokens, std::uint64_t salt) {
+KV_EXERCISE std::vector<BlockId> PrefixIndex::match(std::span<const std::int32_t> tokens,
+                                                    std::uint64_t salt) {
   const auto size = static_cast<std::size_t>(block_size_);
   std::vector<BlockId> chain;
   Link link{.key = salt, .salt = salt};
@@ -105,7 +109,7 @@ void PrefixIndex::insert(std::span<const std::int32_t> tokens, std::span<const B
 }
 
 //! [evict]
-std::optional<BlockId> PrefixIndex::evict() {
+KV_EXERCISE std::optional<BlockId> PrefixIndex::evict() {
   const auto idle = std::ranges::find_if(by_use_, [&](BlockId block) {
     return pool_.num_holders(block) == 1 && entry(block).num_children == 0;
   });
@@ -151,7 +155,8 @@ BlockId PrefixIndex::parent(BlockId block) const {
   return entry(block).parent;
 }
 
-std::uint64_t prefix_salt(std::string_view adapter, std::string_view tenant) {
+//! [salt]
+KV_EXERCISE std::uint64_t prefix_salt(std::string_view adapter, std::string_view tenant) {
   if (adapter.empty() && tenant.empty()) return 0;
   std::uint64_t h = 0;
   for (const std::string_view name : {adapter, tenant}) {
@@ -160,5 +165,6 @@ std::uint64_t prefix_salt(std::string_view adapter, std::string_view tenant) {
   }
   return h;
 }
+//! [salt]
 
 }  // namespace kv

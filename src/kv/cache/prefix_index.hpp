@@ -78,8 +78,12 @@ class PrefixIndex {
     std::span<const std::int32_t> tokens = {};
   };
 
+  /// The known block of a link. Its key finds candidates; equal hashes are not enough: tokens,
+  /// parent and salt must be the same.
   std::optional<BlockId> find(const Link& link) const;
   void learn(BlockId block, const Link& link);
+  /// Marks a chain as used now. The deepest block first: a parent is then always more recent than
+  /// its children, and the least recently used block has none.
   void touch(std::span<const BlockId> chain);
   Entry& entry(BlockId block) { return entries_[static_cast<std::size_t>(block)]; }
   const Entry& entry(BlockId block) const { return entries_[static_cast<std::size_t>(block)]; }
