@@ -39,12 +39,14 @@ __global__ void __launch_bounds__(kThreads, kMinCtas) online_kernel(AttentionArr
   //! [online softmax]
   OnlineSoftmax state;
   HeadRow<kHeadDim> acc;  // sum over the keys so far of exp(s_j - m) v_j
+  //! [online loop]
   for (int j = warp; j < num_keys; j += kWarpsPerRow) {
     const std::int64_t row = a.kv_index(rows, j, a.kv_head(h)) * kHeadDim;
     const float s = a.scale * dot(q, load_head_row<kHeadDim>(a.k + row));
     const float rescale = state.push(s);
     accumulate(acc, rescale, expf(s - state.m), load_head_row<kHeadDim>(a.v + row));
   }
+  //! [online loop]
   //! [online softmax]
 
   // Four warps have seen a quarter of the keys each: what merges them is the same step once more,

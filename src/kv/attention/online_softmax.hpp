@@ -26,15 +26,7 @@ struct OnlineSoftmax {
   ///
   /// \param score scaled q.k; -inf when masked
   /// \return the factor for everything accumulated so far; NaN from a NaN on
-  KV_HD float push(float score) {
-    // Nothing to add; and while the state is empty, (-inf) - (-inf) would be NaN.
-    if (score == -INFINITY) return 1.0f;
-    const float m_new = fmaxf(m, score);
-    const float rescale = expf(m - m_new);
-    l = l * rescale + expf(score - m_new);
-    m = m_new;
-    return rescale;
-  }
+  KV_HD float push(float score);
 
   /// Natural log of the softmax denominator; -inf when no key was seen, NaN when one score was.
   KV_HD float log_sum_exp() const { return l == 0.0f ? -INFINITY : m + logf(l); }
@@ -49,6 +41,23 @@ struct MergeFactors {
 };
 
 /// Merges two parts by their log-sum-exp (natural log). The empty part, lse = -inf, is neutral.
+KV_HD MergeFactors merge_factors(float lse_a, float lse_b);
+
+// Inline, since kernels push every score. Who links definitions of their own leaves these out.
+#ifndef KV_OWN_ONLINE_SOFTMAX
+//! [push]
+KV_HD inline float OnlineSoftmax::push(float score) {
+  // Nothing to add; and while the state is empty, (-inf) - (-inf) would be NaN.
+  if (score == -INFINITY) return 1.0f;
+  const float m_new = fmaxf(m, score);
+  const float rescale = expf(m - m_new);
+  l = l * rescale + expf(score - m_new);
+  m = m_new;
+  return rescale;
+}
+//! [push]
+
+//! [merge factors]
 KV_HD inline MergeFactors merge_factors(float lse_a, float lse_b) {
   const float m = fmaxf(lse_a, lse_b);
   if (m == -INFINITY) return {};
@@ -56,5 +65,7 @@ KV_HD inline MergeFactors merge_factors(float lse_a, float lse_b) {
   const float b = expf(lse_b - m);
   return {a / (a + b), b / (a + b), m + logf(a + b)};
 }
+//! [merge factors]
+#endif
 
 }  // namespace kv
