@@ -267,6 +267,33 @@ echo 'exit 1' >"$work/repo/tests/bench/gpu.sh"
 run_kv bench --device gpu
 check "a failure is its status" ends_with 1
 
+begin "the coursework" debian 13
+everything_there
+mkdir -p "$work/repo/chapters/course"
+touch "$work/repo/chapters/course/"{grade,quiz,submit}.py
+fake python3 '[ "$1" = -c ] || echo "python3 $*"'
+run_kv grade 05_fork --hints 2
+check "status 0" ends_with 0
+check "builds what exercises need" grep -q "target course_main" "$work/calls"
+check "passes words and options on" says "python3 chapters/course/grade.py 05_fork --hints 2"
+run_kv quiz 02 --seed 3
+check "a quiz needs no build" says "python3 chapters/course/quiz.py 02 --seed 3"
+run_kv submit 05
+check "submit passes the chapter on" says "python3 chapters/course/submit.py 05"
+run_kv course new /tmp/x
+check "a student's repository makes no others" ends_with 2
+check "and says why" says "a student's repository has no such verb"
+fake python3 'exit 1'
+run_kv quiz 02
+check "an old Python is refused" ends_with 2
+check "with the version that is needed" says "3.11"
+
+begin "the coursework without Python" debian 13
+everything_there
+run_kv grade
+check "status 2" ends_with 2
+check "names the package" says " python3"
+
 begin "a chapter that fails" debian 13
 everything_there
 run_kv run
