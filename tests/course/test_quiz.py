@@ -200,12 +200,13 @@ class Files(Course):
                 (good + option("s", False, 5) + option("t", False, 5), "question 5: 5 options"),
                 (good.replace("text", "hint = 1\ntext", 1), "question 1: unknown key 'hint'")):
             self.write(QUIZ, text)
-            for what, status in (("3", 2), ("check", 1)):
-                done = self.run_quiz(what)
-                line = done.stderr if what == "3" else done.stdout
-                self.assertEqual((done.returncode, line.count("\n")), (status, 1), line)
-                self.assertIn(QUIZ, line)
-                self.assertIn(message, line)
+            fault, = questions.faults(self.root)
+            self.assertNotIn("\n", fault)
+            self.assertIn(f"{QUIZ}: ", fault)
+            self.assertIn(message, fault)
+        done = self.run_quiz("3")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", f"quiz: {fault}\n"))
+        self.check(fault)
 
     def test_a_file_that_is_no_text_is_one_line(self):
         (self.root / QUIZ).write_bytes(b"\xff\xfe")
