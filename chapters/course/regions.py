@@ -58,8 +58,15 @@ def own_definition(lines, weak=False):
     """A region of the reference as a definition that replaces it when linked; a weak one can itself
     be replaced."""
     mark = "KV_EXERCISE " if weak else ""
-    result = []
+    result, cut = [], 0  # cut: what was taken off a signature whose next lines stand under it
     for line in lines:
         bare = re.sub(r"^((?:KV_EXERCISE |KV_HD |inline )+)", "", line)
-        result.append(mark + bare if bare != line else line)
+        if bare != line:
+            cut = len(line) - len(bare) - len(mark)
+            line = mark + bare
+        elif cut and len(line) - len(line.lstrip()) > cut + 4:
+            line = line[cut:]
+        if line.endswith("{"):
+            cut = 0
+        result.append(line)
     return result

@@ -24,7 +24,7 @@
 namespace kv {
 
 double attend_row(std::span<const float> q, const HeadRows& keys, double scale,
-                              std::span<double> out) {
+                  std::span<double> out) {
   KV_TODO();
 }
 

@@ -21,7 +21,7 @@
 namespace kv {
 
 std::vector<float> recompute(const Model& model, std::span<const TokenId> tokens,
-                                         KvDType kv_dtype, Work* work) {
+                             KvDType kv_dtype, Work* work) {
   KV_TODO();
 }
 

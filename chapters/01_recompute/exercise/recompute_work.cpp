@@ -25,7 +25,7 @@ std::int64_t recompute_rows(std::int64_t prompt_len, std::int64_t num_new) {
 }
 
 std::int64_t recompute_scores(const ModelConfig& config, std::int64_t prompt_len,
-                                          std::int64_t num_new) {
+                              std::int64_t num_new) {
   KV_TODO();
 }
 

@@ -24,7 +24,7 @@
 namespace kv {
 
 void ContiguousCache::append(int layer, const float* k_rows, const float* v_rows,
-                                         std::int64_t num_rows) {
+                             std::int64_t num_rows) {
   KV_TODO();
 }
 

@@ -20,8 +20,8 @@
 namespace kv {
 
 std::vector<float> decode_step(const Model& model, SequenceState& state,
-                                           std::span<const TokenId> tokens, Work* work,
-                                           const Attention& attention) {
+                               std::span<const TokenId> tokens, Work* work,
+                               const Attention& attention) {
   KV_TODO();
 }
 

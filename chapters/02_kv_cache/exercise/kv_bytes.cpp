@@ -47,7 +47,7 @@ KvBytes head_bytes_per_token(const KvShape& shape, const KvFormat& format) {
 }
 
 KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t context,
-                             std::int64_t batch, std::int64_t block_size) {
+                 std::int64_t batch, std::int64_t block_size) {
   KV_TODO();
 }
 

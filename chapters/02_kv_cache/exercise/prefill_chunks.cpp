@@ -23,8 +23,8 @@
 namespace kv {
 
 std::vector<float> prefill(const Model& model, SequenceState& state,
-                                       std::span<const TokenId> tokens, std::int64_t chunk,
-                                       Work* work, const Attention& attention) {
+                           std::span<const TokenId> tokens, std::int64_t chunk,
+                           Work* work, const Attention& attention) {
   KV_TODO();
 }
 

@@ -23,7 +23,7 @@
 namespace kv {
 
 StepCost attention_cost(const HeadConfig& heads, const KvFormat& format,
-                                    std::int64_t num_tokens) {
+                        std::int64_t num_tokens) {
   KV_TODO();
 }
 

@@ -23,7 +23,7 @@
 namespace kv {
 
 std::vector<double> pooled_row(const WeightMatrix& w, int head_dim, int num_pooled,
-                                           int g, int d) {
+                               int g, int d) {
   KV_TODO();
 }
 

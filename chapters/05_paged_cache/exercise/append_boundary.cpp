@@ -35,8 +35,8 @@ namespace kv {
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 62;  // sums of two still fit 63 bits
 
 bool BlockAllocator::reserve(BlockTable& table, std::int64_t num_tokens,
-                                         std::vector<BlockCopy>& copies, std::int32_t sequence,
-                                         std::vector<BlockId>* evicted) {
+                             std::vector<BlockCopy>& copies, std::int32_t sequence,
+                             std::vector<BlockId>* evicted) {
   KV_TODO();
 }
 

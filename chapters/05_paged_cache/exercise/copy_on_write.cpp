@@ -31,9 +31,9 @@ bool BlockAllocator::shares_last_block(const BlockTable& table) const {
 }
 
 BlockId BlockAllocator::copy_last_block(BlockTable& table,
-                                                    std::vector<BlockCopy>& copies,
-                                                    std::int32_t sequence,
-                                                    std::vector<BlockId>* evicted) {
+                                        std::vector<BlockCopy>& copies,
+                                        std::int32_t sequence,
+                                        std::vector<BlockId>* evicted) {
   KV_TODO();
 }
 

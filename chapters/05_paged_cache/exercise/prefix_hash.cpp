@@ -34,7 +34,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 }
 
 std::uint64_t PrefixIndex::hash(std::uint64_t parent,
-                                            std::span<const std::int32_t> tokens) {
+                                std::span<const std::int32_t> tokens) {
   KV_TODO();
 }
 

@@ -30,7 +30,7 @@ std::optional<BlockId> PrefixIndex::find(const Link& link) const {
 }
 
 std::vector<BlockId> PrefixIndex::match(std::span<const std::int32_t> tokens,
-                                                    std::uint64_t salt) {
+                                        std::uint64_t salt) {
   KV_TODO();
 }
 

@@ -22,7 +22,7 @@
 namespace kv {
 
 void BlockAllocator::truncate(BlockTable& table, std::int64_t num_tokens,
-                                          std::vector<BlockId>* freed, std::int32_t sequence) {
+                              std::vector<BlockId>* freed, std::int32_t sequence) {
   KV_TODO();
 }
 
