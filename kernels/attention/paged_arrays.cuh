@@ -14,13 +14,13 @@ struct PagedArrays : AttentionArrays<T> {
   int block_shift;                // log2 of block_size
 
   /// Index of key j, KV head g in units of a head. Ids are 32-bit; what is made of them is not.
-  //! [kv_index]
   __device__ std::int64_t kv_index(const SequenceRows& rows, std::int64_t j, int g) const {
+    //! [kv_index]
     const std::int64_t block = block_ids[rows.kv_begin + (j >> block_shift)];
     const std::int64_t slot = (block << block_shift) + (j & ((1 << block_shift) - 1));
     return slot * this->num_kv_heads + g;
+    //! [kv_index]
   }
-  //! [kv_index]
 };
 
 /// The kernel's view of a launch.

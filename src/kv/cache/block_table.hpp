@@ -33,10 +33,28 @@ struct BlockTable {
   /// Tokens that fit into the blocks that are there.
   std::int64_t num_slots() const { return static_cast<std::int64_t>(blocks.size()) * block_size; }
   /// Where token t lies, or will lie; t < num_slots().
-  Slot slot(std::int64_t t) const {
-    return static_cast<Slot>(blocks[static_cast<std::size_t>(t / block_size)]) * block_size +
-           t % block_size;
-  }
+  Slot slot(std::int64_t t) const;
 };
+
+/// The slot mapping: where tokens first ... first + num_tokens - 1 lie, or will lie.
+std::vector<Slot> slot_mapping(const BlockTable& table, std::int64_t first,
+                               std::int64_t num_tokens);
+
+#ifndef KV_EXERCISE_SLOT_MAPPING  // chapter 5: a reader's own take their place
+//! [slot mapping]
+inline Slot BlockTable::slot(std::int64_t t) const {
+  const BlockId block = blocks[static_cast<std::size_t>(t / block_size)];
+  return static_cast<Slot>(block) * block_size + t % block_size;
+}
+
+inline std::vector<Slot> slot_mapping(const BlockTable& table, std::int64_t first,
+                                      std::int64_t num_tokens) {
+  std::vector<Slot> slots;
+  slots.reserve(static_cast<std::size_t>(num_tokens));
+  for (std::int64_t t = first; t < first + num_tokens; ++t) slots.push_back(table.slot(t));
+  return slots;
+}
+//! [slot mapping]
+#endif
 
 }  // namespace kv

@@ -193,8 +193,7 @@ std::vector<NpzArray> export_arrays(const PagedCache& cache, ExportScope scope) 
       npz_array<std::int32_t>("block_table", "<i4", {1, packed.max_blocks}, packed.ids));
   const auto length = static_cast<std::int32_t>(table.length);
   arrays.push_back(npz_array<std::int32_t>("seq_lens", "<i4", {1}, {&length, 1}));
-  std::vector<std::int64_t> slots;
-  for (std::int64_t t = 0; t < table.length; ++t) slots.push_back(table.slot(t));
+  const std::vector<Slot> slots = slot_mapping(table, 0, table.length);
   arrays.push_back(npz_array<std::int64_t>("slot_mapping", "<i8", {table.length}, slots));
   return arrays;
 }

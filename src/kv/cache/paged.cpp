@@ -81,9 +81,7 @@ void PagedCache::truncate(std::int64_t num_tokens) {
   // The rest of the last block, unless somebody else reads it.
   const std::int64_t end = std::min(num_written, table_.num_slots());
   if (num_tokens >= end || pool_->allocator.pool().num_holders(table_.blocks.back()) > 1) return;
-  std::vector<Slot> stale;
-  for (std::int64_t t = num_tokens; t < end; ++t) stale.push_back(table_.slot(t));
-  pool_->storage->erase_slots(stale);
+  pool_->storage->erase_slots(slot_mapping(table_, num_tokens, end - num_tokens));
 }
 
 //! [append]
@@ -92,10 +90,7 @@ void PagedCache::append(int layer, const float* k_rows, const float* v_rows,
   const std::int64_t first = this->num_rows(layer);
   require(num_rows >= 0 && reserve(first - length() + num_rows),
           "the rows must fit the pool: reserve() before a pass, capacity() is what is left");
-  // The slot mapping: where each new token goes.
-  std::vector<Slot> slots;
-  for (std::int64_t t = first; t < first + num_rows; ++t) slots.push_back(table_.slot(t));
-  pool_->storage->write(layer, slots, k_rows, v_rows);
+  pool_->storage->write(layer, slot_mapping(table_, first, num_rows), k_rows, v_rows);
   appended_[static_cast<std::size_t>(layer)] += num_rows;
 }
 //! [append]

@@ -10,6 +10,7 @@
 #include "kv/cache/block_table.hpp"
 #include "kv/check.hpp"
 #include "kv/cost/chunk_allocator.hpp"
+#include "kv/exercise.hpp"
 
 namespace kv {
 namespace {
@@ -69,17 +70,12 @@ class ContiguousMemory final : public Memory {
     chunks_->free(r.chunk);
     free_ += r.chunk.size;
   }
-  //! [three kinds of waste]
   void account(const Running& r, MemoryUse& use) const override {
-    use.used += r.held();
-    use.reserved += r.request->final_length() - r.held();
-    use.internal += r.reserved - r.request->final_length();
-    use.rounding += r.chunk.size - r.reserved;
+    add_reservation(*r.request, r.held(), r.reserved, r.chunk.size, use);
   }
   void account_free(bool someone_waits, MemoryUse& use) const override {
     (someone_waits ? use.holes : use.free) += free_;
   }
-  //! [three kinds of waste]
 
  private:
   Reserve reserve_;
@@ -282,7 +278,8 @@ std::string ReservationPolicy::name() const {
 }
 
 //! [reserved tokens]
-std::int64_t reserved_tokens(Reserve reserve, const Request& request, std::int64_t max_len) {
+KV_EXERCISE std::int64_t reserved_tokens(Reserve reserve, const Request& request,
+                                         std::int64_t max_len) {
   const auto output = static_cast<std::uint64_t>(request.output_tokens);
   switch (reserve) {
     case Reserve::max_length:
@@ -299,6 +296,16 @@ std::int64_t reserved_tokens(Reserve reserve, const Request& request, std::int64
   return 0;
 }
 //! [reserved tokens]
+
+//! [kinds of waste]
+KV_EXERCISE void add_reservation(const Request& request, std::int64_t held, std::int64_t reserved,
+                                 std::int64_t size, MemoryUse& use) {
+  use.used += held;
+  use.reserved += request.final_length() - held;
+  use.internal += reserved - request.final_length();
+  use.rounding += size - reserved;
+}
+//! [kinds of waste]
 
 ReservationResult simulate(std::span<const Request> trace, const ReservationPolicy& policy,
                            std::int64_t capacity, std::int64_t max_len,

@@ -61,6 +61,14 @@ struct MemoryUse {
   std::int64_t total() const { return used + reserved + internal + rounding + holes + free; }
 };
 
+/// Adds what the places of a contiguous reservation are doing.
+///
+/// \param held     tokens that the request holds now
+/// \param reserved places set aside for it, at least request.final_length()
+/// \param size     places that the allocator took for them, at least `reserved`
+void add_reservation(const Request& request, std::int64_t held, std::int64_t reserved,
+                     std::int64_t size, MemoryUse& use);
+
 /// One step, before its tokens are computed.
 struct MemorySample {
   std::int64_t step = 0;
