@@ -38,10 +38,12 @@ std::uint64_t number_of(const Site& site) {
   return number;
 }
 
-// Code of the emulator that was inlined into a kernel is not what its author wants to see.
+// Code of the emulator that was inlined into a kernel is not what its author wants to see, nor are
+// the wrappers of single instructions: the line that calls them says more.
 bool is_of_the_author(const std::string& file) {
   return file.find("kernels/emulator/") == std::string::npos &&
-         file.find("/ptx.cuh") == std::string::npos && !file.starts_with("/usr/");
+         file.find("/ptx.cuh") == std::string::npos &&
+         file.find("/vector_access.cuh") == std::string::npos && !file.starts_with("/usr/");
 }
 
 std::string index_text(Index3 index) {

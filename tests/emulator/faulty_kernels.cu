@@ -1,6 +1,7 @@
 // Kernels with one planted bug each. The marks (@name) name the lines that a report must name.
 #include "kernel.cuh"
 #include "kernels.hpp"
+#include "vector_access.cuh"
 
 namespace kv::KV_BACKEND {
 
@@ -23,6 +24,16 @@ __global__ void missing_barrier_kernel(float* out) {
   const int i = threadIdx.x;
   tile[i] = static_cast<float>(i);  // @missing_barrier.write
   out[i] = tile[63 - i];            // @missing_barrier.read
+}
+
+__global__ void missing_barrier_of_vectors_kernel(float* out) {
+  __shared__ __align__(16) float tile[64][4];
+  const int i = threadIdx.x;
+  const float mine[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+  store_vector(tile[i], mine);  // @vectors.write
+  float other[4];
+  load_vector(other, tile[63 - i]);  // @vectors.read
+  out[i] = other[0];
 }
 
 __global__ void missing_barrier_before_overwrite_kernel(float* out) {
@@ -289,6 +300,7 @@ void launch_copy(const float* in, float* out) {
 FaultyKernels make_table() {
   FaultyKernels t{};
   t.missing_barrier = launch_64<missing_barrier_kernel>;
+  t.missing_barrier_of_vectors = launch_64<missing_barrier_of_vectors_kernel>;
   t.missing_barrier_before_overwrite = launch_64<missing_barrier_before_overwrite_kernel>;
   t.missing_warp_sync = launch_32<missing_warp_sync_kernel>;
   t.write_write = launch_64<write_write_kernel>;

@@ -38,6 +38,7 @@ struct CorrectKernels {
 /// Kernels with one planted bug each; `out` has 1024 floats.
 struct FaultyKernels {
   void (*missing_barrier)(float* out);
+  void (*missing_barrier_of_vectors)(float* out);
   void (*missing_barrier_before_overwrite)(float* out);
   void (*missing_warp_sync)(float* out);
   void (*write_write)(float* out);

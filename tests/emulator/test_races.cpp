@@ -24,6 +24,11 @@ TEST_CASE("races: a missing barrier after a write is reported with both lines", 
   expect(faulty().missing_barrier, Fault::race, "missing_barrier.write", "missing_barrier.read");
 }
 
+TEST_CASE("races: a report names the lines that call the wrappers of vector accesses",
+          "[emulator]") {
+  expect(faulty().missing_barrier_of_vectors, Fault::race, "vectors.write", "vectors.read");
+}
+
 TEST_CASE("races: a missing barrier before an overwrite is reported with both lines",
           "[emulator]") {
   expect(faulty().missing_barrier_before_overwrite, Fault::race, "overwrite.write",
