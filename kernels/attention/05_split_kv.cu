@@ -255,6 +255,7 @@ struct MergeLanes {
 // their log-sum-exps as scores and their results as values.
 //
 // grid (num_merges * heads_per_item), CTA (256); slice x takes the parts x, x + kSlices, ...
+//! [merge kernel]
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     merge_kernel(SplitArrays split, const SequenceRows* sequences, int num_q_heads, float* out,
@@ -305,6 +306,7 @@ __global__ void __launch_bounds__(kThreads)
   out[q_index * kHeadDim + d] = result.out;
   if (d == 0 && lse) lse[q_index] = result.lse;
 }
+//! [merge kernel]
 
 }  // namespace
 

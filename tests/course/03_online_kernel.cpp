@@ -52,7 +52,7 @@ TEST_CASE("each byte of K and V is read once for a row") {
   std::uint64_t rows_read = 0;  // of q, by each of the 4 warps of a CTA, and of K and V
   for (int t = 0; t < rows.q_len; ++t)
     rows_read += 4 + 2 * static_cast<std::uint64_t>(kv_course::visible(p, rows, t));
-  CHECK(run(p).loaded_bytes() == rows_read * 4 * static_cast<std::uint64_t>(p.shape.heads.q_dim()));
+  CHECK(run(p).loads().bytes == rows_read * 4 * static_cast<std::uint64_t>(p.shape.heads.q_dim()));
 }
 
 TEST_CASE("no score is stored in global memory") {

@@ -115,14 +115,14 @@ struct AttentionRun {
   AttentionOutput<float> got;
   kv::emulator::Counters counters;
 
-  /// Bytes that the kernel loaded, without the table of sequences.
-  std::uint64_t loaded_bytes() const {
-    std::uint64_t bytes = 0;
+  /// What the kernel loaded from global memory, without the tables that the host made.
+  kv::emulator::Tally loads() const {
+    kv::emulator::Tally sum;
     for (const kv::emulator::LineTally& line : counters.lines)
       if (line.traffic == kv::emulator::Traffic::global_load &&
           !line.place.file.ends_with("arrays.cuh"))
-        bytes += line.tally.bytes;
-    return bytes;
+        sum.add(line.tally);
+    return sum;
   }
 };
 
