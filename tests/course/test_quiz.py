@@ -254,6 +254,8 @@ class Files(Course):
     def test_a_chapter_without_quiz(self):
         self.write(questions.TEST, final().replace("chapter = 3", "chapter = 4", 1))
         self.check(f"{questions.TEST}: question 1: chapter 4 has no quiz.toml")
+        self.write(questions.TEST, final().replace("chapter = 3", 'chapter = "3"', 1))
+        self.check(f"{questions.TEST}: question 1: 'chapter' is not a number")
 
 
 class RealCourse(Course):
