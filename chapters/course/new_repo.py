@@ -92,6 +92,15 @@ def _without_solutions(name, text):
     return text
 
 
+def _includes(path, seen, folder):
+    """A file and all that it includes, directly or not, of a folder."""
+    if path not in seen and path.exists():
+        seen.add(path)
+        for name in re.findall(r'#include "([^"]+)"', path.read_text()):
+            _includes(folder / name, seen, folder)
+    return seen
+
+
 def _check_committed(mine):
     """Only what is committed is copied: nothing of a teacher's own goes along unseen."""
     tracked = set(_tracked())
@@ -102,8 +111,11 @@ def _check_committed(mine):
 
 
 def _files_of_tests(exercise):
-    return {exercise.tests, "tests/course/main.cpp", "tests/course/support.hpp",
-            "tests/course/kernel_support.hpp", "tests/course/CMakeLists.txt"}
+    """The test of an exercise and what it includes of tests/."""
+    tests = manifest.ROOT / "tests"
+    found = _includes(manifest.ROOT / exercise.tests, set(), tests)
+    found.add(tests / "course/main.cpp")
+    return {str(path.relative_to(manifest.ROOT)) for path in found} | {"tests/course/CMakeLists.txt"}
 
 
 def _has_kernels(plan):
@@ -120,6 +132,8 @@ def _copy_tree(plan, mine):
             continue
         if chapter and chapter[1] > last:
             continue
+        if name == "chapters/course/test.toml" and last < manifest.chapters()[-1]:
+            continue  # it asks about all chapters
         if "/exercise/" in name:  # whatever was written into a starter here stays here
             continue
         if not _has_kernels(plan) and name.startswith("kernels/") and "toolkit" not in name:
@@ -193,20 +207,10 @@ def _write_own_files(plan, mine):
         emulated.write_text(emulated.read_text().replace(" -Werror", ""))
 
 
-def _includes(path, seen):
-    """Files of kernels/ that a kernel file takes in."""
-    if path in seen or not path.exists():
-        return seen
-    seen.add(path)
-    for name in re.findall(r'#include "([^"]+)"', path.read_text()):
-        _includes(manifest.ROOT / "kernels" / name, seen)
-    return seen
-
-
 def _kernels_with_gaps():
     gaps = {manifest.ROOT / e.source for e in manifest.exercises() if e.kind == "kernel"}
     return [path for path in sorted((manifest.ROOT / "kernels").glob("*/*.cu"))
-            if gaps & _includes(path, set())]
+            if gaps & _includes(path, set(), manifest.ROOT / "kernels")]
 
 
 def _run(*command, cwd=manifest.ROOT):
