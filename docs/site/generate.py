@@ -1,0 +1,102 @@
+"""generate.py FOLDER: writes what Doxygen is to read into FOLDER/pages and FOLDER/parts."""
+
+import pathlib
+import shutil
+import sys
+
+import parts
+from manifest import CourseError, exercises
+from pages import ROOT, Converter, SiteError, anchor, navigation, title_of
+from questions import TEST, load, quizzes
+
+LEFT_OUT = "\n## What it leaves out"  # exercises and quiz go before it
+
+
+def insert_before(text, place, addition, source):
+    if text.count(place) != 1:
+        raise SiteError(f"{source}: expected one line '{place.strip()}'")
+    return text.replace(place, addition + place)
+
+
+def add_diff(text, page, before, folder):
+    """Puts the diff behind the command that shows it."""
+    names = [pathlib.PurePath(p.source).parent / "main.cpp" for p in (before, page)]
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in names]
+    part = f"{page.label}_diff.html"
+    (folder / part).write_text(parts.diff(*texts, [str(name) for name in names]))
+    command = f"    git diff --no-index {names[0]} {names[1]}\n"
+    if text.count(command) != 1:
+        raise SiteError(f"{page.source}: expected one line '{command.strip()}'")
+    return text.replace(command, f"{command}\n\\htmlinclude[block] {part}\n")
+
+
+def exercise_section(page, entries, folder):
+    lines = [f"\n## Exercises {{#{anchor(page, 'exercises')}}}\n"]
+    for entry in entries:
+        part = f"exercise_{entry.id}.html"
+        (folder / part).write_text(parts.exercise(entry))
+        name = anchor(page, f"exercise-{entry.name.replace('_', '-')}")
+        lines.append(f"### {entry.title[0].upper()}{entry.title[1:]} {{#{name}}}\n")
+        if entry.section:
+            lines.append(f"On [this part](@ref {anchor(page, entry.section)}) of the page.\n")
+        lines.append(f"\\htmlinclude[block] {part}\n")
+    return "\n".join(lines)
+
+
+def quiz_section(page, path, command, folder, level="##"):
+    part = f"{page.label}_quiz.html"
+    (folder / part).write_text(parts.quiz(load(path)))
+    return (f"\n{level} Questions {{#{anchor(page, 'questions')}}}\n\nEach answer unfolds what is right "
+            f"or wrong about it. In the terminal: `{command}`.\n\n\\htmlinclude[block] {part}\n")
+
+
+def chapter(text, page, before, folder):
+    """Adds to a chapter's page what is generated for it."""
+    number = int(page.label[-2:])
+    if before.label.startswith("chapter"):
+        text = add_diff(text, page, before, folder)
+    own = [entry for entry in exercises() if int(entry.chapter[:2]) == number]
+    if own:
+        text = insert_before(text, LEFT_OUT, exercise_section(page, own, folder), page.source)
+    path = quizzes().get(number)
+    if path:
+        section = quiz_section(page, path, f"./kv quiz {number}", folder)
+        text = insert_before(text, LEFT_OUT, section, page.source)
+    return text
+
+
+def generate(folder):
+    pages_folder, parts_folder = folder / "pages", folder / "parts"
+    for path in (pages_folder, parts_folder):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    converter = Converter()
+    order = [(page.label, title_of(converter.text_of(page), page.source))
+             for page in converter.pages]
+    for i, page in enumerate(converter.pages):
+        text = converter.convert(page)
+        if page.label.startswith("chapter"):
+            text = chapter(text, page, converter.pages[i - 1], parts_folder)
+        if page.label == "index":
+            text = text.replace("[TOC]\n", "")
+        if page.label == "test":
+            text += quiz_section(page, ROOT / TEST, "./kv quiz test", parts_folder)
+        before = order[i - 1] if i > 0 else None
+        after = order[i + 1] if i + 1 < len(order) else None
+        text += navigation(before, after)
+        (pages_folder / f"{page.label}.md").write_text(text, encoding="utf-8")
+    for name in converter.linked_files:
+        target = folder / "files" / f"{name}.txt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+
+
+def main():
+    try:
+        generate(pathlib.Path(sys.argv[1]))
+    except (SiteError, CourseError) as error:
+        sys.exit(f"site: {error}")
+
+
+if __name__ == "__main__":
+    main()
