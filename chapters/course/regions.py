@@ -64,7 +64,7 @@ def own_definition(lines, weak=False):
         if bare != line:
             cut = len(line) - len(bare) - len(mark)
             line = mark + bare
-        elif cut and len(line) - len(line.lstrip()) > cut + 4:
+        elif cut > 0 and len(line) - len(line.lstrip()) > cut + 4:
             line = line[cut:]
         if line.endswith("{"):
             cut = 0
