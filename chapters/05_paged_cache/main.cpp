@@ -2,7 +2,7 @@
 //
 // Before: a cache is one piece of memory, reserved for the longest sequence that may come.
 // Change: it is a table of blocks; blocks are taken as they are needed, and can be shared.
-// After:  the same tokens; nothing reserved, common beginnings kept once, a fork costs one block.
+// After:  the same tokens; nothing reserved, common beginnings kept once, a fork copies nothing.
 // Run:    build/default/bin/05_paged_cache --tokens 40
 
 #include <iostream>

@@ -169,8 +169,7 @@ class Stage {
   }
 
   void reserve(Actor& actor, std::int64_t num_tokens) {
-    if (!actor.cache.reserve(num_tokens))
-      throw InputError("--blocks: too few for the story; give more");
+    require(actor.cache.reserve(num_tokens), "num_story_blocks() is enough for the story");
   }
 
   RowMajor pass(std::span<const BatchItem> batch) {
@@ -242,7 +241,7 @@ PagingStory tell_paging_story(const PagingStoryTellers& with, std::ostream& out)
   c.tokens.back() = second_likeliest(a.last_logits);
   Actor* pair[] = {&a, &c};
   stage.step(pair);
-  stage.show(fmt::format("A and C write different words: the first to write copies the block that "
+  stage.show(fmt::format("A and C write different tokens: the first to write copies the block that "
                          "both would fill ({} copied), the other has it to itself.",
                          plural(with.pool->num_copies - copies_before, "block")),
              {&a, &b, &c});
@@ -250,7 +249,7 @@ PagingStory tell_paging_story(const PagingStoryTellers& with, std::ostream& out)
   Actor* all[] = {&a, &b, &c};
   for (std::int64_t i = 0; i < kStepsTogether; ++i) stage.step(all);
   stage.show(
-      fmt::format("The three write {} words more, each step one pass for all.", kStepsTogether),
+      fmt::format("The three write {} tokens more, each step one pass for all.", kStepsTogether),
       {&a, &b, &c});
   //! [story]
   stage.story.rows_alone = stage.story.rows_computed + found +
