@@ -44,6 +44,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  /// Who runs the kernels.
   virtual Backend backend() const = 0;
   /// For the report: e.g. "NVIDIA H200", "emulator, 16 threads".
   virtual std::string description() const = 0;
@@ -56,17 +57,21 @@ class Device {
   /// \return memory of the device; never null, and at least 256-byte aligned
   /// \throws OutOfDeviceMemory when there is none left
   virtual void* allocate(std::size_t bytes, std::source_location where) = 0;
+  /// \param memory from allocate(), or null
   virtual void free(void* memory) noexcept = 0;
 
   /// Copies wait for all work of the default stream, and are finished on return.
   virtual void copy_from_host(void* device, const void* host, std::size_t bytes) = 0;
+  /// The other way; also finished on return.
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   /// Sets every byte.
   virtual void fill(void* device, int byte, std::size_t bytes) = 0;
 
   /// Waits for all streams. \throws std::runtime_error when a kernel has failed
   virtual void synchronize() = 0;
+  /// A stream beside the default one.
   virtual Stream create_stream() = 0;
+  /// \param stream from create_stream(), with nothing queued on it
   virtual void destroy_stream(Stream stream) noexcept = 0;
 
   /// Milliseconds that the work queued by `work` takes on `stream`: events on a GPU, the clock of

@@ -38,7 +38,9 @@ class DeviceBuffer {
   ~DeviceBuffer() {
     if (data_) device_->free(data_);
   }
+  /// Takes over the memory; the other one is empty afterwards.
   DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  /// Frees its own memory first.
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     DeviceBuffer(std::move(other)).swap(*this);
     return *this;
@@ -48,7 +50,9 @@ class DeviceBuffer {
 
   /// The device's pointer: for kernels, never for the host.
   T* data() { return data_; }
+  /// The same, for reading.
   const T* data() const { return data_; }
+  /// Elements.
   std::size_t size() const { return size_; }
 
   /// \param values exactly size() elements
@@ -63,6 +67,7 @@ class DeviceBuffer {
     if (!values.empty()) device_->copy_from_host(data_ + first, values.data(), values.size_bytes());
   }
 
+  /// A copy in the host's memory; waits for the default stream.
   std::vector<T> to_host() const {
     std::vector<T> values(size_);
     if (size_ > 0) device_->copy_to_host(values.data(), data_, size_ * sizeof(T));

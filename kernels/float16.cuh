@@ -25,14 +25,17 @@ __device__ inline float widen(f16 x) { return __half2float(__ushort_as_half(x.bi
 /// Rounds to nearest, ties to even.
 template <typename T>
 __device__ T narrow(float x);
+/// Exact.
 template <>
 __device__ inline float narrow<float>(float x) {
   return x;
 }
+/// To nearest, ties to even.
 template <>
 __device__ inline bf16 narrow<bf16>(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 }
+/// To nearest, ties to even; infinity where f16 does not reach.
 template <>
 __device__ inline f16 narrow<f16>(float x) {
   return {__half_as_ushort(__float2half_rn(x))};
@@ -50,14 +53,17 @@ inline float widen(f16 x) { return to_float(x); }
 /// Rounds to nearest, ties to even.
 template <typename T>
 T narrow(float x);
+/// Exact.
 template <>
 inline float narrow<float>(float x) {
   return x;
 }
+/// \copydoc kv::to_bf16
 template <>
 inline bf16 narrow<bf16>(float x) {
   return to_bf16(x);
 }
+/// \copydoc kv::to_f16
 template <>
 inline f16 narrow<f16>(float x) {
   return to_f16(x);
@@ -70,6 +76,7 @@ inline f16 narrow<f16>(float x) {
 template <typename T>
 __device__ unsigned pack(float low, float high);
 // One instruction rounds both; of two conversions and a merge the compiler does not always make it.
+/// Two bf16.
 template <>
 __device__ inline unsigned pack<bf16>(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -77,6 +84,7 @@ __device__ inline unsigned pack<bf16>(float low, float high) {
   memcpy(&bits, &pair, sizeof(bits));
   return bits;
 }
+/// Two f16.
 template <>
 __device__ inline unsigned pack<f16>(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);

@@ -11,6 +11,7 @@
 
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
+/// The namespace of this build's kernels.
 #define KV_BACKEND gpu
 
 #else

@@ -31,9 +31,9 @@ inline void check_cuda(cudaError_t error, const char* what,
 
 /// The extents of a grid and the place of the launch that names them.
 struct Grid {
-  dim3 size;
-  const char* file;
-  int line;
+  dim3 size;         ///< CTAs
+  const char* file;  ///< of the launch
+  int line;          ///< of the launch
   /// \param size_in a dim3 or the number of CTAs
   template <typename Size>
   Grid(const Size& size_in, const char* file_in = __builtin_FILE(), int line_in = __builtin_LINE())

@@ -13,16 +13,16 @@ namespace kv::KV_BACKEND {
 /// Letters: t query row, j key, h query head, g KV head, d element of a head.
 template <typename T>
 struct AttentionArrays {
-  const float* q;  // [num_q_rows, num_q_heads, head_dim]
-  const T* k;      // [num_kv_rows, num_kv_heads, head_dim]
-  const T* v;      // [num_kv_rows, num_kv_heads, head_dim]
-  float* out;      // [num_q_rows, num_q_heads, head_dim]
-  float* lse;      // [num_q_rows, num_q_heads] or null
-  const SequenceRows* sequences;
-  int num_q_heads;
-  int num_kv_heads;
-  float scale;
-  bool causal;
+  const float* q;                 ///< [num_q_rows, num_q_heads, head_dim]
+  const T* k;                     ///< [num_kv_rows, num_kv_heads, head_dim]
+  const T* v;                     ///< [num_kv_rows, num_kv_heads, head_dim]
+  float* out;                     ///< [num_q_rows, num_q_heads, head_dim]
+  float* lse;                     ///< [num_q_rows, num_q_heads] or null
+  const SequenceRows* sequences;  ///< [num_sequences]
+  int num_q_heads;                ///< query heads
+  int num_kv_heads;               ///< KV heads
+  float scale;                    ///< factor on q.k
+  bool causal;                    ///< which keys a row sees: visible_keys()
 
   /// The rows of a sequence. All kernels read the table here: counts of traffic leave it out by
   /// file (traffic.hpp).
@@ -45,6 +45,7 @@ struct AttentionArrays {
 /// add instead of asking kv_index() again.
 template <typename Arrays>
 inline constexpr bool kRowsAreEquidistant = false;
+/// They are: rows lie one behind the other.
 template <typename T>
 inline constexpr bool kRowsAreEquidistant<AttentionArrays<T>> = true;
 
@@ -69,6 +70,7 @@ AttentionArrays<T> arrays(const AttentionLaunch& launch) {
           launch.shape.causal};
 }
 
+/// A number as a type, for a choice at compile time.
 template <int kValue>
 using Int = std::integral_constant<int, kValue>;
 
@@ -108,13 +110,13 @@ void with_kernel_types(const AttentionShape& shape, const Body& body) {
 }
 
 // The host entries of the steps, one a file.
-void launch_two_pass(const AttentionLaunch& launch);
-void launch_online(const AttentionLaunch& launch);
-void launch_tiled(const AttentionLaunch& launch);
-void launch_tensor_core(const AttentionLaunch& launch);
-void launch_split_kv(const AttentionLaunch& launch);
-void launch_grouped(const AttentionLaunch& launch);
-void launch_paged(const AttentionLaunch& launch);
+void launch_two_pass(const AttentionLaunch& launch);     ///< step 1
+void launch_online(const AttentionLaunch& launch);       ///< step 2
+void launch_tiled(const AttentionLaunch& launch);        ///< step 3
+void launch_tensor_core(const AttentionLaunch& launch);  ///< step 4
+void launch_split_kv(const AttentionLaunch& launch);     ///< step 5
+void launch_grouped(const AttentionLaunch& launch);      ///< step 6
+void launch_paged(const AttentionLaunch& launch);        ///< step 7
 
 /// Merges the partial results of a plan, for every kernel that splits: in 05_split_kv.cu.
 void launch_merge(const AttentionLaunch& launch);

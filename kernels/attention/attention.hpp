@@ -34,6 +34,7 @@ enum class AttentionStep {
   grouped = 6,
   paged = 7,  ///< as 6 and, for several query rows, 3; K and V in blocks
 };
+/// All steps, in order.
 inline constexpr AttentionStep kAttentionSteps[] = {
     AttentionStep::two_pass,    AttentionStep::online,   AttentionStep::tiled,
     AttentionStep::tensor_core, AttentionStep::split_kv, AttentionStep::grouped,
@@ -51,7 +52,7 @@ inline constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 256};
 
 /// What all sequences of a launch have in common.
 struct AttentionShape {
-  HeadConfig heads;
+  HeadConfig heads;             ///< query heads, KV heads, head_dim
   DType kv_dtype = DType::f32;  ///< of k and v: f32, f16 or bf16; q, out and lse are fp32
   float scale = 1.0f;           ///< factor on q.k, normally 1 / sqrt(head_dim)
   bool causal = true;           ///< query t of q_len sees keys j <= t + kv_len - q_len; else all
@@ -82,7 +83,7 @@ KV_HD inline int visible_keys(int t, const SequenceRows& rows, bool causal) {
 struct BatchTables {
   /// [num_sequences, max_blocks], -1 where a sequence has fewer
   std::span<const std::int32_t> block_ids;
-  std::int64_t max_blocks = 0;
+  std::int64_t max_blocks = 0;  ///< columns of block_ids
   int block_size = 0;           ///< tokens of a block: a power of two
   std::int64_t num_blocks = 0;  ///< of the pool
 
@@ -94,28 +95,28 @@ struct BatchTables {
 
 /// The same in the memory of the device.
 struct TableArrays {
-  const std::int32_t* block_ids = nullptr;
-  int block_size = 0;
+  const std::int32_t* block_ids = nullptr;  ///< [num_sequences, max_blocks]
+  int block_size = 0;                       ///< tokens of a block
 };
 
 /// What the host entry of a kernel gets. All pointers are the device's.
 struct AttentionLaunch {
-  AttentionShape shape;
+  AttentionShape shape;      ///< of all sequences
   const float* q = nullptr;  ///< [num_q_rows, num_q_heads, head_dim], 16-byte aligned
   const void* k = nullptr;   ///< [num_kv_rows, num_kv_heads, head_dim], 16-byte aligned
   const void* v = nullptr;   ///< same shape and layout as k
   float* out = nullptr;      ///< [num_q_rows, num_q_heads, head_dim], written
   float* lse = nullptr;      ///< [num_q_rows, num_q_heads], natural log, written; or null
   const SequenceRows* sequences = nullptr;  ///< [num_sequences]
-  int num_sequences = 0;
-  int max_q_len = 0;                      ///< the longest of all sequences
-  int max_kv_len = 0;                     ///< the longest of all sequences
-  float* scores = nullptr;                ///< step 1: [num_q_rows, num_q_heads, max_kv_len]
-  SplitArrays split;                      ///< from step 5 on
+  int num_sequences = 0;                    ///< sequences of the batch
+  int max_q_len = 0;                        ///< the longest of all sequences
+  int max_kv_len = 0;                       ///< the longest of all sequences
+  float* scores = nullptr;                  ///< step 1: [num_q_rows, num_q_heads, max_kv_len]
+  SplitArrays split;                        ///< from step 5 on
   TableArrays tables;                     ///< step 7; then kv_begin is where a sequence's ids begin
   const SequenceRows* prefill = nullptr;  ///< [num_prefill] step 7: those with several query rows
-  int num_prefill = 0;
-  Stream stream = nullptr;
+  int num_prefill = 0;                    ///< sequences in prefill
+  Stream stream = nullptr;                ///< where the kernels are queued
 };
 
 /// Attention of any number of sequences, planned for one step of the ladder.
@@ -179,16 +180,20 @@ class AttentionPlan {
 
 /// The host entries of one build, indexed by step number - 1.
 struct AttentionKernels {
+  /// One for each step.
   void (*launch[std::size(kAttentionSteps)])(const AttentionLaunch&);
 };
 namespace emulated {
+/// The entries of the kernels that the emulator runs fast.
 const AttentionKernels& attention_kernels();
-}
+}  // namespace emulated
 namespace checked {
+/// The entries of the kernels that the emulator checks.
 const AttentionKernels& attention_kernels();
-}
+}  // namespace checked
 namespace gpu {
+/// The entries of the kernels that nvcc compiled.
 const AttentionKernels& attention_kernels();
-}
+}  // namespace gpu
 
 }  // namespace kv

@@ -14,8 +14,10 @@
 
 namespace kv::KV_BACKEND {
 
-inline constexpr int kChunk = 8;  // elements of 16 bit in 16 bytes, the unit of all copies
+inline constexpr int kChunk = 8;  ///< elements of 16 bit in 16 bytes, the unit of all copies
+/// log2(e), which turns exp into exp2.
 inline constexpr float kLog2E = 1.4426950408889634f;
+/// And back.
 inline constexpr float kLn2 = 0.6931471805599453f;
 
 /// body<0>(), body<1>(), ... where a loop must be unrolled, whatever the compiler thinks
@@ -36,6 +38,7 @@ struct Rows {
   float l[2] = {};                      // this thread's part of the denominator
 };
 
+/// d += a b in the format T, whole warp: mma_m16n8k16_bf16() or mma_m16n8k16_f16().
 template <typename T>
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -104,6 +107,7 @@ __device__ inline float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
+/// The same for the sum.
 __device__ inline float quad_sum(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);

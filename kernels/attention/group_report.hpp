@@ -12,7 +12,7 @@ namespace kv {
 
 /// Attention of one new token in one layer, with a number of KV heads.
 struct GroupRow {
-  int num_kv_heads = 0;
+  int num_kv_heads = 0;            ///< of the row
   std::int64_t bytes_needed = 0;   ///< q, K, V and out, each once
   std::int64_t split_bytes = 0;    ///< moved by step 5, which reads a KV head for each query head
   std::int64_t grouped_bytes = 0;  ///< moved by step 6, which reads it once for its group

@@ -49,17 +49,17 @@ struct GroupedShape {
   static_assert(sizeof(Ring) == sizeof(Slot) * kSlots, "the state must fit into the ring");
 };
 
-// Before compute capability 8.0 an asynchronous copy is a load and a store, through registers: then
-// there are too few to keep addresses in, and one loop must do.
+/// Before compute capability 8.0 an asynchronous copy is a load and a store, through registers:
+/// then there are too few to keep addresses in, and one loop must do.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 inline constexpr bool kCopiesNeedRegisters = true;
 #else
 inline constexpr bool kCopiesNeedRegisters = false;
 #endif
 
-// Whether the address of a row is made at each copy instead of being kept since the tile before. In
-// fp32 with 256 elements a head, addresses out of a table would be more than 255 registers hold
-// (sm_90).
+/// Whether the address of a row is made at each copy instead of being kept since the tile before.
+/// In fp32 with 256 elements a head, addresses out of a table would be more than 255 registers hold
+/// (sm_90).
 template <typename Shape, typename Arrays>
 inline constexpr bool kFindsAnew = kCopiesNeedRegisters ||
                                    (Shape::kElements == 4 && Shape::kHeadDim == 256 &&
@@ -166,7 +166,7 @@ struct SharedQueries {
   }
 };
 
-// The two products, on tensor cores in 16 bit and without them in fp32.
+/// The two products, on tensor cores in 16 bit and without them in fp32.
 template <typename T, typename Shape>
 __device__ __forceinline__ void scores(float (&s)[Shape::kKeys / 8][4],
                                        const typename Shape::QueryTile& q,
@@ -177,6 +177,7 @@ __device__ __forceinline__ void scores(float (&s)[Shape::kKeys / 8][4],
     multiply_keys<T, Shape::kHeadDim>(s, SharedQueries<Shape>{q, lane.v}, k, lane.k);
   }
 }
+/// Adds the values of a tile, weighted, to what the heads have gathered.
 template <typename T, typename Shape>
 __device__ __forceinline__ void add_values(Rows<Shape::kHeadDim>& heads,
                                            const float (&weights)[Shape::kKeys / 8][4],
@@ -188,9 +189,9 @@ __device__ __forceinline__ void add_values(Rows<Shape::kHeadDim>& heads,
   }
 }
 
-// The heads of an item into shared memory, rounded to T; rows without a head are zero.
-//
-// \param q [num_heads, head_dim]
+/// The heads of an item into shared memory, rounded to T; rows without a head are zero.
+///
+/// \param q [num_heads, head_dim]
 template <typename T, typename Shape>
 __device__ __forceinline__ void load_queries(typename Shape::Shared& shared, const float* q,
                                              int num_heads) {
@@ -215,7 +216,7 @@ __device__ __forceinline__ void load_queries(typename Shape::Shared& shared, con
   }
 }
 
-// Scores of the keys from num_keys of the tile on become -inf.
+/// Scores of the keys from num_keys of the tile on become -inf.
 template <int kNumTiles>
 __device__ __forceinline__ void mask(float (&s)[kNumTiles][4], int num_keys) {
   for (int i = 0; i < kNumTiles; ++i)
@@ -228,6 +229,7 @@ __device__ __forceinline__ void mask(float (&s)[kNumTiles][4], int num_keys) {
 struct RowTotal {
   float m, l;
 };
+/// m and l of a row; m = -inf and l = 0 when no warp has seen a key.
 template <typename Shape>
 __device__ __forceinline__ RowTotal total_of_row(const typename Shape::Shared& shared, int row) {
   float m = -INFINITY, l = 0.0f;
@@ -238,10 +240,10 @@ __device__ __forceinline__ RowTotal total_of_row(const typename Shape::Shared& s
   return {m, l};
 }
 
-// The states of the warps become one result, in the place of their rings.
-//
-// \param out [num_heads, head_dim]
-// \param lse [num_heads] or null
+/// The states of the warps become one result, in the place of their rings.
+///
+/// \param out [num_heads, head_dim]
+/// \param lse [num_heads] or null
 //! [combine]
 template <typename Shape>
 __device__ __forceinline__ void combine_warps(typename Shape::Shared& shared,
@@ -292,11 +294,11 @@ __device__ __forceinline__ void combine_warps(typename Shape::Shared& shared,
 }
 //! [combine]
 
-// One tile of keys for all heads of the item, by one warp. kWhole: all keys exist, also of the
-// tiles that are copied meanwhile.
-//
-// \param slot     of the warp's ring, next in turn
-// \param num_left keys of the item from the tile's first on
+/// One tile of keys for all heads of the item, by one warp. kWhole: all keys exist, also of the
+/// tiles that are copied meanwhile.
+///
+/// \param slot     of the warp's ring, next in turn
+/// \param num_left keys of the item from the tile's first on
 //! [pipeline]
 template <bool kWhole, typename T, typename Shape, typename Arrays>
 __device__ __forceinline__ void take_tile(typename Shape::Shared& shared,
@@ -330,18 +332,20 @@ __device__ __forceinline__ void take_tile(typename Shape::Shared& shared,
 }
 //! [pipeline]
 
-// Side by side on an SM: the compiler gives a thread no more registers than that leaves (168 or
-// 255).
+/// Side by side on an SM: the compiler gives a thread no more registers than that leaves (168 or
+/// 255).
 template <typename T, int kHeadDim, int kHeadTiles>
 constexpr int kGroupedCtas = sizeof(T) == 2 && kHeadTiles == 1 && kHeadDim <= 128 &&
                                      !kCopiesNeedRegisters
                                  ? 3
                                  : 1;
 
-// q, out    [num_q_rows, num_q_heads, head_dim]   k, v: rows of [head_dim], found by a.kv_index()
-// split.out [num_partials, heads_per_item, head_dim]   split.lse [num_partials, heads_per_item]
-// grid (num_items), CTA (32 * kWarps); warp w takes the tiles w, w + kWarps, ... of the item's keys
-// a.scale is the scale times log2(e)
+/// Decode attention of all query heads of a group at once, one item of the split a CTA.
+///
+/// q, out    [num_q_rows, num_q_heads, head_dim]   k, v: rows of [head_dim], found by a.kv_index()
+/// split.out [num_partials, heads_per_item, head_dim]   split.lse [num_partials, heads_per_item]
+/// grid (num_items), CTA (32 * kWarps); warp w takes the tiles w, w + kWarps, ... of the item's
+/// keys a.scale is the scale times log2(e)
 template <typename T, int kHeadDim, int kHeadTiles, template <typename> class Arrays>
 __global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThreads,
                                   kGroupedCtas<T, kHeadDim, kHeadTiles>)

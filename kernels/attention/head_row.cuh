@@ -10,8 +10,9 @@ namespace kv::KV_BACKEND {
 /// A lane's share of a row; what lies past the end of the head is 0.
 template <int kHeadDim>
 struct HeadRow {
+  /// Elements of one lane.
   static constexpr int kElements = (kHeadDim + 31) / 32;
-  float x[kElements] = {};
+  float x[kElements] = {};  ///< element i * 32 + lane of the head is x[i]
 };
 
 /// Calls body(i, d) for each element of the calling lane: x[i] is element d of the head.
@@ -23,6 +24,7 @@ __device__ void for_each_element(const Body& body) {
   }
 }
 
+/// A row of global memory, [head_dim], widened; all 32 lanes together.
 template <int kHeadDim, typename T>
 __device__ HeadRow<kHeadDim> load_head_row(const T* row) {
   HeadRow<kHeadDim> result;

@@ -12,18 +12,18 @@ namespace kv {
 
 /// One step on one problem. Bytes and requests are those of all its kernels together.
 struct LadderRow {
-  AttentionStep step = AttentionStep::two_pass;
-  DType kv_dtype = DType::f32;       ///< of K and V
-  int q_len = 0;                     ///< query rows, the last of kv_len tokens
-  int kv_len = 0;                    ///< keys
-  std::int64_t bytes_moved = 0;      ///< through global memory, as traffic.hpp counts
-  std::int64_t bytes_predicted = 0;  ///< the same by the closed form of the step
-  std::int64_t bytes_needed = 0;     ///< q, K, V and out, each once
-  std::int64_t scratch_bytes = 0;    ///< stored beside out: scores, or partial results
-  std::int64_t flops = 0;            ///< q.k and p.v of the keys that are seen
-  double sectors_per_load = 0.0;     ///< of 32 bytes, for each load request of a warp
-  double best_sectors = 0.0;         ///< that the same bytes need at best
-  std::int64_t bank_conflicts = 0;   ///< extra passes over the banks of shared memory
+  AttentionStep step = AttentionStep::two_pass;  ///< which kernel
+  DType kv_dtype = DType::f32;                   ///< of K and V
+  int q_len = 0;                                 ///< query rows, the last of kv_len tokens
+  int kv_len = 0;                                ///< keys
+  std::int64_t bytes_moved = 0;                  ///< through global memory, as traffic.hpp counts
+  std::int64_t bytes_predicted = 0;              ///< the same by the closed form of the step
+  std::int64_t bytes_needed = 0;                 ///< q, K, V and out, each once
+  std::int64_t scratch_bytes = 0;                ///< stored beside out: scores, or partial results
+  std::int64_t flops = 0;                        ///< q.k and p.v of the keys that are seen
+  double sectors_per_load = 0.0;                 ///< of 32 bytes, for each load request of a warp
+  double best_sectors = 0.0;                     ///< that the same bytes need at best
+  std::int64_t bank_conflicts = 0;               ///< extra passes over the banks of shared memory
 
   /// Operations a byte of global memory.
   double intensity() const { return static_cast<double>(flops) / static_cast<double>(bytes_moved); }

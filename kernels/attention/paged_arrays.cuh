@@ -10,8 +10,8 @@ namespace kv::KV_BACKEND {
 /// the sequence's ids begin in block_ids; none of the first kv_len / block_size, rounded up, is -1.
 template <typename T>
 struct PagedArrays : AttentionArrays<T> {
-  const std::int32_t* block_ids;  // [num_sequences, max_blocks]
-  int block_shift;                // log2 of block_size
+  const std::int32_t* block_ids;  ///< [num_sequences, max_blocks]
+  int block_shift;                ///< log2 of block_size
 
   /// Index of key j, KV head g in units of a head. Ids are 32-bit; what is made of them is not.
   __device__ std::int64_t kv_index(const SequenceRows& rows, std::int64_t j, int g) const {

@@ -39,30 +39,31 @@ struct SplitOptions {
 
 /// One CTA's work: keys [begin, end) for one query row and head of one sequence.
 struct SplitItem {
-  int sequence = 0;
-  int row = 0;  ///< query row of the sequence
-  int head = 0;
-  int begin = 0;
+  int sequence = 0;  ///< index in the batch
+  int row = 0;       ///< query row of the sequence
+  int head = 0;      ///< query head, or KV head where a group is read together
+  int begin = 0;     ///< first key
   int end = 0;       ///< equal to begin only where the row sees no key at all
   int partial = -1;  ///< where its result goes among the partial ones; -1: straight to the output
 
+  /// Keys of the item.
   int num_keys() const { return end - begin; }
 };
 
 /// The parts of one query row and head that are to be merged, in the order of their keys.
 struct SplitMerge {
-  int sequence = 0;
-  int row = 0;
-  int head = 0;
+  int sequence = 0;   ///< index in the batch
+  int row = 0;        ///< query row of the sequence
+  int head = 0;       ///< as SplitItem::head
   int partial = 0;    ///< of the first part; the others follow
   int num_parts = 0;  ///< at least 2
 };
 
 /// The plan of a batch.
 struct SplitPlan {
-  std::vector<SplitItem> items;  ///< the longest first: what starts last should be short
-  std::vector<SplitMerge> merges;
-  int num_partials = 0;
+  std::vector<SplitItem> items;    ///< the longest first: what starts last should be short
+  std::vector<SplitMerge> merges;  ///< rows that were split
+  int num_partials = 0;            ///< partial results in all
 
   /// Share of the slots' time that is work, when each slot takes the next item as soon as it is
   /// free and time goes by keys. For equal items: keys / (waves * slots * keys of an item).
@@ -91,12 +92,12 @@ SplitPlan plan_split(int num_heads, bool causal, std::span<const SequenceRows> s
 
 /// A plan on the device, as the kernels see it.
 struct SplitArrays {
-  const SplitItem* items = nullptr;
-  const SplitMerge* merges = nullptr;
-  float* out = nullptr;  ///< [num_partials, heads_per_item, head_dim], each part by itself
-  float* lse = nullptr;  ///< [num_partials, heads_per_item], natural log
-  int num_items = 0;
-  int num_merges = 0;
+  const SplitItem* items = nullptr;    ///< [num_items]
+  const SplitMerge* merges = nullptr;  ///< [num_merges]
+  float* out = nullptr;    ///< [num_partials, heads_per_item, head_dim], each part by itself
+  float* lse = nullptr;    ///< [num_partials, heads_per_item], natural log
+  int num_items = 0;       ///< as many CTAs
+  int num_merges = 0;      ///< query rows and heads that are merged afterwards
   int heads_per_item = 1;  ///< query heads that an item computes
 };
 
@@ -105,13 +106,14 @@ struct SplitBuffers {
   SplitBuffers() = default;
   /// \param heads_per_item 1, or the group size where the plan is by KV heads
   SplitBuffers(Device& device, const SplitPlan& plan, int head_dim, int heads_per_item = 1);
+  /// The pointers; valid as long as this lives.
   SplitArrays arrays();
 
-  DeviceBuffer<SplitItem> items;
-  DeviceBuffer<SplitMerge> merges;
-  DeviceBuffer<float> out;
-  DeviceBuffer<float> lse;
-  int heads_per_item = 1;
+  DeviceBuffer<SplitItem> items;    ///< as SplitArrays::items
+  DeviceBuffer<SplitMerge> merges;  ///< as SplitArrays::merges
+  DeviceBuffer<float> out;          ///< as SplitArrays::out
+  DeviceBuffer<float> lse;          ///< as SplitArrays::lse
+  int heads_per_item = 1;           ///< as given
 };
 
 }  // namespace kv

@@ -8,7 +8,8 @@
 
 namespace kv::KV_BACKEND {
 
-inline constexpr int kTensorCoreThreads = 128;  // a CTA: four warps with the 16 rows of an mma each
+inline constexpr int kTensorCoreThreads =
+    128;  ///< a CTA: four warps with the 16 rows of an mma each
 
 // One tile of keys or values, and the three that a CTA holds.
 template <int kHeadDim>
@@ -69,6 +70,7 @@ struct Queries {
   }
 };
 
+/// Dynamic shared memory of a CTA: three tiles, and what of q is parked there.
 template <int kHeadDim>
 constexpr std::size_t kSharedBytes = sizeof(Tiles<kHeadDim>) +
                                      sizeof(uint4) * kTensorCoreThreads* Queries<kHeadDim>::kParked;

@@ -10,15 +10,16 @@
 
 namespace kv::KV_BACKEND {
 
-inline constexpr int kTiledThreads = 128;
-inline constexpr int kTiledWarps = kTiledThreads / 32;
-// A warp is 4 x 8: lanes of a group share rows, lanes of a column share keys. 8 lanes of 16 bytes
-// are what the 32 banks of shared memory deliver at a time.
+inline constexpr int kTiledThreads = 128;               ///< threads of a CTA
+inline constexpr int kTiledWarps = kTiledThreads / 32;  ///< warps of a CTA
+/// A warp is 4 x 8: lanes of a group share rows, lanes of a column share keys. 8 lanes of 16 bytes
+/// are what the 32 banks of shared memory deliver at a time.
 inline constexpr int kColumns = 8;
-inline constexpr int kGroups = 32 / kColumns;
+inline constexpr int kGroups = 32 / kColumns;  ///< groups of a warp
 
-// CTAs of an SM that the compiler leaves registers for: 96, 128, 168 or 255 a thread. Shared memory
-// holds as many on the larger GPUs. At head_dim 96 in fp32 three would cost a spill (sm_90).
+/// CTAs of an SM that the compiler leaves registers for: 96, 128, 168 or 255 a thread. Shared
+/// memory holds as many on the larger GPUs. At head_dim 96 in fp32 three would cost a spill
+/// (sm_90).
 constexpr int tiled_min_ctas(int head_dim) {
   if (head_dim <= 64) return head_dim <= 32 ? 5 : 4;
   return head_dim == 96 || head_dim == 256 ? 2 : 3;
@@ -78,9 +79,9 @@ struct RowState {
   float acc[Shape::kThreadRows][Shape::kVectors][Shape::kWidth];
 };
 
-// Stores 8 floats as two vectors. `unit` is their place in the tile in units of 16 bytes. The banks
-// serve 8 lanes at a time, whose units must differ modulo 8. Neighbouring lanes have every second
-// unit; so four lanes begin with their even unit, and the next four with their odd one.
+/// Stores 8 floats as two vectors. `unit` is their place in the tile in units of 16 bytes. The
+/// banks serve 8 lanes at a time, whose units must differ modulo 8. Neighbouring lanes have every
+/// second unit; so four lanes begin with their even unit, and the next four with their odd one.
 __device__ inline void store_halves(float* to, const float (&x)[8], int unit) {
   const bool other_first = (unit ^ threadIdx.x / 4) & 1;
   const float4 a = make_float4(x[0], x[1], x[2], x[3]);
@@ -90,8 +91,8 @@ __device__ inline void store_halves(float* to, const float (&x)[8], int unit) {
   half[other_first ? 0 : 1] = other_first ? a : b;
 }
 
-// Fills a tile from rows of global memory, all threads together; row_address(r) is where row r
-// begins. Rows from num_rows on become zeros: nobody may read past a sequence.
+/// Fills a tile from rows of global memory, all threads together; row_address(r) is where row r
+/// begins. Rows from num_rows on become zeros: nobody may read past a sequence.
 //! [load tile]
 template <typename T, int kHeadDim, int kTileRows, int kPitch, typename RowAddress>
 __device__ void load_tile(float (&tile)[kTileRows][kPitch], int num_rows,
@@ -118,7 +119,7 @@ __device__ void load_tile(float (&tile)[kTileRows][kPitch], int num_rows,
 }
 //! [load tile]
 
-// s[i][n] = scale * sum_d q[row i, d] * k[key n, d]
+/// s[i][n] = scale * sum_d q[row i, d] * k[key n, d]
 //! [score tile]
 template <int kHeadDim, int kThreadRows, int kThreadKeys>
 __device__ void score_tile(float (&s)[kThreadRows][kThreadKeys], const SharedTiles<kHeadDim>& tiles,
@@ -139,8 +140,8 @@ __device__ void score_tile(float (&s)[kThreadRows][kThreadKeys], const SharedTil
 }
 //! [score tile]
 
-// Takes a tile of scores into m and l, brings acc to the new maximum, and leaves the weights
-// p = exp(s - m) in shared memory. A masked score is -inf.
+/// Takes a tile of scores into m and l, brings acc to the new maximum, and leaves the weights
+/// p = exp(s - m) in shared memory. A masked score is -inf.
 //! [online softmax of a tile]
 template <int kHeadDim, int kThreadRows, int kThreadKeys>
 __device__ void softmax_tile(RowState<kHeadDim>& state, SharedTiles<kHeadDim>& tiles,
@@ -169,8 +170,8 @@ __device__ void softmax_tile(RowState<kHeadDim>& state, SharedTiles<kHeadDim>& t
 }
 //! [online softmax of a tile]
 
-// acc[i][d] += sum_j p[row i, j] * v[j, d]. With a mask, row i takes only the first num_visible[i]
-// keys of the tile: the others are left out, not multiplied by 0, which would let a NaN through.
+/// acc[i][d] += sum_j p[row i, j] * v[j, d]. With a mask, row i takes only the first num_visible[i]
+/// keys of the tile: the others are left out, not multiplied by 0, which would let a NaN through.
 template <bool kMasked, int kHeadDim, int kThreadRows>
 __device__ void add_values(RowState<kHeadDim>& state, const SharedTiles<kHeadDim>& tiles,
                            const Place<kHeadDim>& place, const int (&num_visible)[kThreadRows]) {
@@ -190,7 +191,7 @@ __device__ void add_values(RowState<kHeadDim>& state, const SharedTiles<kHeadDim
   }
 }
 
-// Divides by the sum over all keys and writes the rows that exist.
+/// Divides by the sum over all keys and writes the rows that exist.
 template <typename Arrays, int kHeadDim>
 __device__ void write_rows(const Arrays& a, const Task& task, const RowState<kHeadDim>& state,
                            const Place<kHeadDim>& place) {
@@ -210,7 +211,7 @@ __device__ void write_rows(const Arrays& a, const Task& task, const RowState<kHe
   }
 }
 
-// One tile of keys from j_begin on. With kMasked some row does not see all of its keys.
+/// One tile of keys from j_begin on. With kMasked some row does not see all of its keys.
 //! [visit tile]
 template <bool kMasked, typename T, typename Arrays, int kHeadDim>
 __device__ void visit_tile(const Arrays& a, const Task& task, int j_begin,
@@ -249,9 +250,11 @@ __device__ void visit_tile(const Arrays& a, const Task& task, int j_begin,
 }
 //! [visit tile]
 
-// Legend: t query row, j key, h query head, g KV head, d element.
-// q, out [num_q_rows, num_q_heads, head_dim] fp32; k, v: rows of [head_dim], found by a.kv_index()
-// grid (blocks of query rows, num_q_heads, num_sequences), CTA (128)
+/// Attention of a block of query rows against a tile of keys at a time.
+///
+/// Legend: t query row, j key, h query head, g KV head, d element.
+/// q, out [num_q_rows, num_q_heads, head_dim] fp32; k, v: rows of [head_dim], found by a.kv_index()
+/// grid (blocks of query rows, num_q_heads, num_sequences), CTA (128)
 template <typename T, int kHeadDim, template <typename> class Arrays>
 __global__ void __launch_bounds__(kTiledThreads, tiled_min_ctas(kHeadDim))
     tiled_kernel(Arrays<T> a) {

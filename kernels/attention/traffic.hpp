@@ -29,9 +29,13 @@ struct AttentionTraffic {
   std::int64_t scratch_written = 0;  ///< scores of step 1, partial results from step 5 on
   std::int64_t scratch_read = 0;     ///< the same
 
+  /// Bytes read.
   std::int64_t loads() const { return q + k + v + scratch_read; }
+  /// Bytes written.
   std::int64_t stores() const { return out + lse + scratch_written; }
+  /// Both.
   std::int64_t total() const { return loads() + stores(); }
+  /// Adds array by array.
   AttentionTraffic& operator+=(const AttentionTraffic& other);
 };
 

@@ -34,7 +34,9 @@ class DeviceBlocks final : public BlockStorage {
   void erase_slots(std::span<const Slot> slots) override;
 
   const std::byte* k(int layer) const override { return buffer(k_, layer).data(); }
+  /// Slot 0 of a layer's V: the device's pointer.
   const std::byte* v(int layer) const override { return buffer(v_, layer).data(); }
+  /// Where the blocks lie.
   const Device& device() const { return *device_; }
 
  private:

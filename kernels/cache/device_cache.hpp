@@ -35,8 +35,11 @@ class DeviceRows {
 
   const std::byte* k(int layer) const { return k_[layer].data(); }  ///< the device's pointer
   const std::byte* v(int layer) const { return v_[layer].data(); }  ///< the device's pointer
+  /// As given.
   const HeadConfig& heads() const { return heads_; }
+  /// As given.
   int num_layers() const { return static_cast<int>(k_.size()); }
+  /// As given.
   KvDType dtype() const { return dtype_; }
   std::int64_t row_bytes() const { return row_bytes_; }  ///< of K (or V) of one token in one layer
 
@@ -78,6 +81,7 @@ class DeviceCache final : public SequenceState {
   /// Forgets every token after the first `num_tokens`; the rows become NaN again.
   void truncate(std::int64_t num_tokens);
 
+  /// The rows that it shares with other sequences.
   const DeviceRows& memory() const { return *memory_; }
   std::int64_t first_row() const { return first_row_; }  ///< row of token 0 in memory()
   /// Rows that a layer holds, appended ones included.

@@ -27,10 +27,12 @@ void wait_for_copies(int num_pending);
 
 }  // namespace kv::emulator
 
-// The names of the toolkit's <cuda_pipeline.h>.
+// The names of the toolkit's <cuda_pipeline.h>, documented there.
+/// \cond
 inline void __pipeline_memcpy_async(void* shared, const void* global, std::size_t bytes,
                                     std::size_t zero_bytes = 0, KV_EMULATOR_HERE) {
   kv::emulator::copy_async(shared, global, bytes, zero_bytes, {file, line});
 }
 inline void __pipeline_commit() { kv::emulator::commit_copies(); }
 inline void __pipeline_wait_prior(int num_pending) { kv::emulator::wait_for_copies(num_pending); }
+/// \endcond

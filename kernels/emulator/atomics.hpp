@@ -33,7 +33,7 @@ std::uint64_t atomic(Atomic operation, double* address, double operand, double e
 /// The operand has the type of the array, as in CUDA's overloads.
 template <typename T>
 struct Same {
-  using Type = T;
+  using Type = T;  ///< T, not deduced
 };
 
 /// Gives the old value its type back.
@@ -48,6 +48,8 @@ T atomic_as(Atomic operation, T* address, T operand, T expected, Site site) {
 
 }  // namespace kv::emulator
 
+// CUDA's own names, documented there.
+/// \cond
 #define KV_EMULATOR_ATOMIC(name, operation)                                                   \
   template <typename T>                                                                       \
   T name(T* address, typename kv::emulator::Same<T>::Type operand, KV_EMULATOR_HERE) {        \
@@ -69,3 +71,4 @@ T atomicCAS(T* address, typename kv::emulator::Same<T>::Type expected,
   return kv::emulator::atomic_as<T>(kv::emulator::Atomic::compare_and_swap, address, desired,
                                     expected, {file, line});
 }
+/// \endcond

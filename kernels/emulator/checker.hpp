@@ -19,18 +19,21 @@ class Worker;
 
 /// One access of one thread.
 struct Access {
-  std::uintptr_t address = 0;
-  std::uint32_t bytes = 0;
-  AccessKind kind = AccessKind::read;
-  bool aligned = true;  ///< must be a multiple of `bytes`
-  Where where;
+  std::uintptr_t address = 0;          ///< first byte
+  std::uint32_t bytes = 0;             ///< length
+  AccessKind kind = AccessKind::read;  ///< what it does
+  bool aligned = true;                 ///< must be a multiple of `bytes`
+  Where where;                         ///< in the kernel's code
 };
 
 /// Checks and counts the accesses of the CTA that runs.
 class Checker {
  public:
+  /// Before the first CTA of a launch.
   void begin_launch(const Launch& launch);
+  /// A new CTA: nothing in shared memory is written yet.
   void begin_cta();
+  /// All threads of the CTA have ended.
   void end_cta();
 
   /// All threads of the CTA have met.
@@ -49,6 +52,7 @@ class Checker {
   /// Its thread has waited for it: from now on it counts as a write of that thread.
   void copy_arrived(Thread& thread, const void* shared, std::uint32_t bytes, Where where);
 
+  /// What the launch has moved so far.
   RequestCounts& counts() { return requests_.counts(); }
 
  private:

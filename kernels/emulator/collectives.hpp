@@ -57,7 +57,9 @@ T exchange(Collective operation, unsigned mask, T value, int argument, int width
 
 }  // namespace kv::emulator
 
-// Each function below takes its caller's position through default arguments.
+// Each function below takes its caller's position through default arguments. CUDA's own names are
+// documented there.
+/// \cond
 #define KV_EMULATOR_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 inline void __syncthreads(KV_EMULATOR_HERE) {
@@ -110,3 +112,4 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, KV_EMULATOR_HERE) {
   return static_cast<unsigned>(kv::emulator::exchange<std::int64_t>(
       kv::emulator::Collective::ballot, mask, predicate, 0, 32, {file, line}));
 }
+/// \endcond

@@ -18,6 +18,7 @@ namespace kv::emulator {
 
 /// The kinds of request that are counted apart.
 enum class Traffic { global_load, global_store, shared_load, shared_store };
+/// Kinds of Traffic.
 inline constexpr int kNumTraffic = 4;
 
 /// Sums over requests.
@@ -27,22 +28,24 @@ struct Tally {
   std::uint64_t units = 0;     ///< sectors of 32 bytes, or passes over the banks
   std::uint64_t ideal = 0;     ///< the units that the same bytes need at best
 
+  /// Adds sum by sum.
   void add(const Tally& other);
 };
 
 /// The tally of one source line.
 struct LineTally {
-  Place place;
-  Traffic traffic = Traffic::global_load;
-  Tally tally;
+  Place place;                             ///< file and line
+  Traffic traffic = Traffic::global_load;  ///< kind of request
+  Tally tally;                             ///< of that line and kind
 };
 
 /// The traffic of a launch, or of all launches of a kernel.
 struct Counters {
-  Tally totals[kNumTraffic];
+  Tally totals[kNumTraffic];     ///< by Traffic
   std::vector<LineTally> lines;  ///< ordered by file, line and kind
-  std::uint64_t launches = 0;
+  std::uint64_t launches = 0;    ///< how many
 
+  /// The total of a kind.
   const Tally& of(Traffic traffic) const { return totals[static_cast<int>(traffic)]; }
 
   /// Bytes that cross to global memory without caches: 32 a sector, loads and stores.
@@ -54,11 +57,13 @@ struct Counters {
   /// Extra passes over the banks, loads and stores.
   std::uint64_t bank_conflicts() const;
 
+  /// Adds launches, totals and lines.
   void add(const Counters& other);
 };
 
 /// Sums over the launches of each kernel since the last reset; only the checked build counts.
 const std::map<std::string, Counters>& counters_by_kernel();
+/// Forgets all counts.
 void reset_counters();
 
 /// One line a source line: requests, bytes, sectors or passes per request, and the ideal.

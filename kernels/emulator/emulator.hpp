@@ -17,7 +17,7 @@ enum class Order { forward, reverse, random };
 
 /// What can be chosen. The first use reads KV_EMULATOR_ORDER: forward, reverse or random:SEED.
 struct Options {
-  Order order = Order::forward;
+  Order order = Order::forward;  ///< of the threads of a CTA
   std::uint64_t seed = 1;        ///< of the random order
   int num_os_threads = 0;        ///< 0: as many as the thread team has
   double watchdog_seconds = 20;  ///< processor time that a thread may run without progress
@@ -29,10 +29,10 @@ Options& options();
 
 /// What the last launch of the process left behind.
 struct LaunchResult {
-  std::string kernel;  ///< name with template arguments
-  cudaError_t error = cudaSuccess;
-  std::vector<Report> reports;  ///< ordered by CTA; empty when all was well
-  Counters counters;            ///< only of the checked build
+  std::string kernel;               ///< name with template arguments
+  cudaError_t error = cudaSuccess;  ///< as cudaGetLastError() gave it
+  std::vector<Report> reports;      ///< ordered by CTA; empty when all was well
+  Counters counters;                ///< only of the checked build
 };
 
 /// \return the result of the launch that finished last

@@ -16,13 +16,17 @@ class Stack {
   /// \param index stacks with neighbouring numbers begin at different cache sets
   explicit Stack(unsigned index);
   ~Stack();
+  /// Takes over the memory.
   Stack(Stack&& other) noexcept;
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
   Stack& operator=(Stack&&) = delete;
 
+  /// The lowest usable address.
   std::uintptr_t lowest() const { return lowest_; }
+  /// Where a fiber begins.
   std::uintptr_t top() const { return top_; }
+  /// Whether an address lies on this stack.
   bool contains(std::uintptr_t address) const { return address >= lowest_ && address < end_; }
 
   /// Forgets what AddressSanitizer knows of frames that were abandoned on it.
@@ -40,6 +44,7 @@ class Stack {
 /// switch.
 class Switch {
  public:
+  /// What a fiber runs.
   using Entry = void (*)(void* argument);
 
   /// Prepares a context on `stack`; the first resume() tells what it calls.

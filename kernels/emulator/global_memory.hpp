@@ -21,7 +21,8 @@ void free_global(void* address);
 /// Where an access stands with respect to the allocations.
 struct GlobalRange {
   std::uintptr_t begin = 0;  ///< a living allocation, or empty
-  std::uintptr_t end = 0;
+  std::uintptr_t end = 0;    ///< behind its last byte
+  /// Whether an access lies inside.
   bool contains(std::uintptr_t address, std::size_t bytes) const {
     return address >= begin && address < end && bytes <= end - address;
   }
@@ -34,9 +35,11 @@ GlobalRange find_global(std::uintptr_t address);
 /// Says in words why an access outside of all living allocations is wrong; $2 in the text stands
 /// for `where_allocated`.
 struct GlobalFault {
-  Text text;
-  Site where_allocated;
+  Text text;             ///< what is wrong
+  Site where_allocated;  ///< of the allocation next to it
 };
+/// \param address first byte of the access
+/// \param bytes   its length
 GlobalFault explain_global(std::uintptr_t address, std::size_t bytes);
 
 }  // namespace kv::emulator

@@ -11,14 +11,15 @@ namespace kv::emulator {
 
 /// A launch with its types taken off.
 struct LaunchRequest {
-  const void* kernel = nullptr;
-  Dim3 grid, cta_size;
-  std::size_t shared_bytes = 0;
-  bool checked = false;
-  Site site;
+  const void* kernel = nullptr;  ///< its address, for the name
+  Dim3 grid;                     ///< CTAs
+  Dim3 cta_size;                 ///< threads of a CTA
+  std::size_t shared_bytes = 0;  ///< dynamic shared memory
+  bool checked = false;          ///< the kernel was compiled with the memory callbacks
+  Site site;                     ///< of the launch
   void (*entry)(const void* parameters) = nullptr;  ///< calls the kernel; run by each thread
   const void* parameters = nullptr;                 ///< a tuple of the kernel's arguments
-  std::size_t parameter_bytes = 0;
+  std::size_t parameter_bytes = 0;                  ///< size of the tuple
 };
 
 /// Runs the kernel to its end. Errors are kept for cudaGetLastError() and last_launch().

@@ -41,12 +41,15 @@ class Where {
   /// The site is kept for good, once.
   explicit Where(const Site& site);
 
+  /// Both forms in one number, for storage.
   std::uint64_t bits() const { return bits_; }
+  /// The other way.
   static Where from_bits(std::uint64_t bits) {
     Where where;
     where.bits_ = bits;
     return where;
   }
+  /// The same place.
   bool operator==(const Where&) const = default;
 
   /// \return file and line of the code that a kernel's author wrote
@@ -60,14 +63,14 @@ class Where {
 
 /// File (as the compiler was given it) and line; line 0 where it is not known.
 struct Place {
-  std::string file;
-  int line = 0;
+  std::string file;          ///< as the compiler was given it
+  int line = 0;              ///< 0 where it is not known
   std::string text() const;  ///< "tile.cu:31", without folders
 };
 
 /// One finding, as it is stored while a kernel runs.
 struct Finding {
-  Fault fault = Fault::race;
+  Fault fault = Fault::race;  ///< what kind
   std::uint64_t cta = 0;      ///< linear index
   unsigned thread = 0;        ///< linear index in the CTA
   Where where;                ///< the access or the operation
@@ -78,13 +81,13 @@ struct Finding {
 
 /// One finding with everything looked up.
 struct Report {
-  Fault fault = Fault::race;
-  std::string kernel;  ///< name with template arguments
-  Index3 cta;          ///< blockIdx
-  Index3 thread;       ///< threadIdx
-  Place place;         ///< the access or the operation
-  Place other;         ///< the second place, where there is one
-  std::string text;    ///< all of it, for a person
+  Fault fault = Fault::race;  ///< what kind
+  std::string kernel;         ///< name with template arguments
+  Index3 cta;                 ///< blockIdx
+  Index3 thread;              ///< threadIdx
+  Place place;                ///< the access or the operation
+  Place other;                ///< the second place, where there is one
+  std::string text;           ///< all of it, for a person
 };
 
 /// Looks the places of a finding up and words it.

@@ -23,6 +23,7 @@ using RequestCounts = std::map<std::pair<std::uint64_t, Traffic>, Tally>;
 /// The open requests of all warps of the CTA that runs.
 class Requests {
  public:
+  /// \param num_threads of a CTA
   void begin_launch(unsigned num_threads);
 
   /// \param address in global memory, or the offset in shared memory
@@ -31,8 +32,10 @@ class Requests {
 
   /// All lanes of a warp have met: what they did before is complete.
   void close(unsigned warp);
+  /// All threads of the CTA have met.
   void close_all();
 
+  /// What has been closed so far.
   RequestCounts& counts() { return counts_; }
 
  private:

@@ -10,6 +10,7 @@
 
 namespace kv::emulator {
 
+/// threadIdx and its like, of the CUDA thread that runs on this operating-system thread.
 constinit thread_local Builtins builtins;
 
 namespace {

@@ -21,55 +21,62 @@ namespace kv::emulator {
 
 class Checker;
 
+/// Threads of a warp.
 inline constexpr unsigned kWarpSize = 32;
 
 /// A launch as the CTAs see it.
 struct Launch {
   const void* kernel = nullptr;  ///< its address, for the name
-  Dim3 grid, cta_size;
+  Dim3 grid;                     ///< CTAs
+  Dim3 cta_size;                 ///< threads of a CTA
   std::size_t shared_bytes = 0;  ///< dynamic shared memory that was asked for
   bool checked = false;          ///< the kernel was compiled with the memory callbacks
   Site site;                     ///< of the launch
-  void (*entry)(const void* parameters) = nullptr;
-  const void* parameters = nullptr;
-  std::size_t parameter_bytes = 0;
+  void (*entry)(const void* parameters) = nullptr;  ///< calls the kernel; run by each thread
+  const void* parameters = nullptr;                 ///< a tuple of the kernel's arguments
+  std::size_t parameter_bytes = 0;                  ///< size of the tuple
 
+  /// Threads of a CTA.
   unsigned num_threads() const { return cta_size.x * cta_size.y * cta_size.z; }
+  /// CTAs of the grid.
   std::uint64_t num_ctas() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
 };
 
 /// A cp.async that was started and has not been waited for.
 struct PendingCopy {
-  void* shared = nullptr;
-  const void* global = nullptr;
-  std::size_t bytes = 0;
-  std::size_t zero_bytes = 0;
-  Where where;
+  void* shared = nullptr;        ///< destination
+  const void* global = nullptr;  ///< source
+  std::size_t bytes = 0;         ///< of the destination
+  std::size_t zero_bytes = 0;    ///< how many of them, at the end, become 0 instead
+  Where where;                   ///< of the cp.async
 };
 
 /// One CUDA thread.
 struct Thread {
+  /// What a thread is doing.
   enum class State : std::uint8_t { ready, in_barrier, in_collective, returned };
 
-  boost::context::detail::fcontext_t context = nullptr;
-  bool started = false;
-  State state = State::ready;
-  unsigned number = 0;  ///< linear index in the CTA
-  Index3 index;
+  boost::context::detail::fcontext_t context = nullptr;  ///< where it goes on
+  bool started = false;                                  ///< has run before
+  State state = State::ready;                            ///< what it is doing
+  unsigned number = 0;                                   ///< linear index in the CTA
+  Index3 index;                                          ///< threadIdx
 
   // What it waits in.
-  Site site;
-  Barrier barrier = Barrier::plain;
-  int predicate = 0;
-  Collective operation = Collective::sync;
-  unsigned mask = 0;
-  const void* in = nullptr;
-  void* out = nullptr;
+  Site site;                                ///< where it waits
+  Barrier barrier = Barrier::plain;         ///< which kind of __syncthreads
+  int predicate = 0;                        ///< its argument
+  Collective operation = Collective::sync;  ///< which warp operation
+  unsigned mask = 0;                        ///< lanes that take part
+  const void* in = nullptr;                 ///< what this lane gives
+  void* out = nullptr;                      ///< what it gets
 
   std::vector<PendingCopy> copies;       ///< in the order they were started
   std::vector<std::size_t> copy_groups;  ///< for each committed group: copies up to its end
 
+  /// Its warp in the CTA.
   unsigned warp() const { return number / kWarpSize; }
+  /// Its place in the warp.
   unsigned lane() const { return number % kWarpSize; }
 };
 
@@ -84,20 +91,29 @@ class Worker {
   /// The worker whose kernel runs on this operating-system thread now, or null.
   static Worker* running();
 
+  /// Gets ready for CTAs of a launch, which must outlive them.
   void begin_launch(const Launch& launch, const Options& options);
   /// \return false when the CTA was stopped by an error
   bool run_cta(std::uint64_t cta);
+  /// No CTA of it will run any more.
   void end_launch();
 
   // For the device functions, called by the fiber of thread().
+  /// The thread that runs.
   Thread& thread() { return *current_; }
+  /// Another one of its CTA.
   Thread& thread(unsigned number) { return threads_[number]; }
+  /// The launch that runs.
   const Launch& launch() const { return *launch_; }
   /// Null in the fast build.
   Checker* checker() { return launch_->checked ? checker_.get() : nullptr; }
+  /// The same where it is known not to be null.
   Checker& checker_of_launch() { return *checker_; }
+  /// A thread's stack.
   const Stack& stack_of(const Thread& thread) const { return stacks_[thread.number]; }
+  /// Threads of the CTA.
   unsigned num_threads() const { return num_threads_; }
+  /// How many of them have ended.
   unsigned num_returned() const { return num_returned_; }
 
   /// Lanes of a warp that exist and have not returned.
@@ -117,6 +133,7 @@ class Worker {
     first_in_barrier_ = nullptr;
     return true;
   }
+  /// Tells the watchdog that the CTA is not stuck.
   void made_progress() {
     progress_ = progress_ + 1;
     overdue_ = false;
@@ -129,7 +146,9 @@ class Worker {
   [[noreturn]] void fail(Fault fault, unsigned thread, Where where, const Text& detail,
                          Where other = {}, unsigned other_thread = 0);
 
+  /// What this worker has found in the launch.
   const std::vector<Finding>& findings() const { return findings_; }
+  /// The first of its CTAs that an error stopped; the number of all when none was.
   std::uint64_t first_failed_cta() const { return first_failed_cta_; }
 
  private:
@@ -177,6 +196,7 @@ class Worker {
 /// abandon it, and says so by a flag that is read here.
 class RuntimeScope {
  public:
+  /// \param where what the kernel has called
   RuntimeScope(Worker& worker, Where where) : worker_(worker) {
     worker_.in_kernel_ = false;
     if (worker_.overdue_) worker_.report_no_progress(where);
@@ -194,6 +214,7 @@ void complete_without(Worker& worker, Thread& returned);
 
 /// \return the CUDA name, e.g. "__shfl_xor_sync"
 const char* name(Collective operation);
+/// \return the name of the CUDA function
 const char* name(Barrier barrier);
 
 /// The storage of `extern __shared__ unsigned char smem[]` on this operating-system thread.

@@ -28,14 +28,17 @@ class SharedShadow {
  public:
   /// \param bytes shared memory to cover, dynamic and static
   void begin_launch(std::size_t bytes, unsigned num_threads);
+  /// Nothing is written yet.
   void begin_cta();
 
+  /// All threads of the CTA have met.
   void cta_sync() { ++epoch_; }
+  /// The lanes of a warp have met.
   void warp_sync(unsigned first_thread, unsigned lanes);
 
   /// What an access is about, for the report.
   struct Subject {
-    const char* array = "";
+    const char* array = "";  ///< its name
     std::size_t offset = 0;  ///< bytes from the start of the array
   };
 

@@ -5,8 +5,8 @@ namespace kv::emulator {
 
 /// A position in a source file, as default arguments of the device functions capture it.
 struct Site {
-  const char* file = nullptr;
-  int line = 0;
+  const char* file = nullptr;  ///< as the compiler was given it
+  int line = 0;                ///< from 1
 };
 
 }  // namespace kv::emulator

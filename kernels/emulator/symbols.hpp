@@ -13,7 +13,7 @@ namespace kv::emulator {
 struct SharedSymbol {
   std::string name;        ///< without namespaces and function
   std::size_t offset = 0;  ///< in the thread-local block of the program
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;   ///< size
 };
 
 /// What the symbol table says about static shared memory.
@@ -34,8 +34,8 @@ std::string function_name(const void* address);
 
 /// One call of a stack of inlined functions, innermost first.
 struct SourceLine {
-  std::string file;
-  int line = 0;
+  std::string file;  ///< as the compiler was given it
+  int line = 0;      ///< from 1
 };
 
 /// Asks addr2line for the source of instructions, all in one go, and remembers the answers: then

@@ -12,7 +12,7 @@ namespace kv::emulator {
 struct LoadMatrix {
   const void* row = nullptr;  ///< 16 bytes: row lane % 8 of matrix lane / 8
   int num_matrices = 4;       ///< 1, 2 or 4; lanes past 8 * num_matrices give no row
-  bool transposed = false;
+  bool transposed = false;    ///< every matrix is
 };
 
 /// One lane's fragments of mma.m16n8k16; the accumulator is both input and output.

@@ -18,6 +18,7 @@ class Text {
     std::vsnprintf(text_, sizeof(text_), format, arguments);
     va_end(arguments);
   }
+  /// The words.
   const char* c_str() const { return text_; }
 
  private:

@@ -10,8 +10,8 @@ namespace kv::sass {
 
 /// One machine instruction: 128 bits on every architecture from 7.0 on.
 struct Word {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
+  std::uint64_t low = 0;   ///< bits 0 to 63
+  std::uint64_t high = 0;  ///< bits 64 to 127
 };
 
 /// One kernel: an instance of a template, or a kernel that is none.
@@ -23,8 +23,8 @@ struct KernelCode {
 
 /// The kernels of one cubin.
 struct Cubin {
-  int architecture = 0;  ///< e.g. 90 for sm_90
-  std::vector<KernelCode> kernels;
+  int architecture = 0;             ///< e.g. 90 for sm_90
+  std::vector<KernelCode> kernels;  ///< in the order of the file
 };
 
 /// \param bytes the file's content

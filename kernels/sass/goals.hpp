@@ -26,11 +26,11 @@ struct Goal {
   int min_architecture;        ///< from which on
   int element_bytes;           ///< of K and V; 0: any
   std::vector<int> head_dims;  ///< empty: any
-  Figure figure;
-  bool at_least;  ///< else at most
-  double bound;
-  std::string_view reason;
-  int head_tiles = 0;  ///< of KernelName; 0: any
+  Figure figure;               ///< what is compared
+  bool at_least;               ///< else at most
+  double bound;                ///< with what
+  std::string_view reason;     ///< why this bound
+  int head_tiles = 0;          ///< of KernelName; 0: any
 };
 
 /// The goals of the course.
@@ -38,7 +38,7 @@ std::span<const Goal> goals();
 
 /// One goal held against one row.
 struct Verdict {
-  bool met = true;
+  bool met = true;   ///< whether the goal is reached
   std::string text;  ///< "05_split_kv, split_kv_kernel<f16, 64>, sm_90: 7.2 ..., at most 6"
 };
 

@@ -39,6 +39,7 @@ enum class Opcode : std::uint16_t {
   close_group = 0x1af,  ///< LDGDEPBAR: cp.async.commit_group
 };
 
+/// The low nine bits, which say what it does.
 inline Opcode opcode(const Word& word) { return static_cast<Opcode>(word.low & 0x1ff); }
 
 /// Bytes that one thread moves with a load, store or asynchronous copy: 1, 2, 4, 8 or 16.

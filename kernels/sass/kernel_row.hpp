@@ -15,12 +15,12 @@ namespace kv::sass {
 
 /// One line of the table. docs/kernels.md defines the figures.
 struct KernelRow {
-  std::string file;  ///< of the kernel's source, without folder and ending: "05_split_kv"
-  int architecture = 0;
-  KernelName name;
-  Resources resources;
-  int threads_per_cta = 0;
-  int dynamic_shared_bytes = 0;
+  std::string file;         ///< of the kernel's source, without folder and ending: "05_split_kv"
+  int architecture = 0;     ///< e.g. 90 for sm_90
+  KernelName name;          ///< with its template's arguments
+  Resources resources;      ///< registers and memory
+  int threads_per_cta = 0;  ///< from __launch_bounds__
+  int dynamic_shared_bytes = 0;    ///< as the launch asks for it
   int resident_ctas = 0;           ///< on one SM
   double occupancy = 0.0;          ///< resident threads of those that the SM could hold
   int local_instructions = 0;      ///< loads and stores of local memory in the whole code

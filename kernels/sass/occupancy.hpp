@@ -5,10 +5,10 @@ namespace kv::sass {
 
 /// What one CTA of a kernel takes.
 struct CtaNeeds {
-  int threads = 0;
-  int registers_per_thread = 0;
-  int static_shared_bytes = 0;
-  int dynamic_shared_bytes = 0;
+  int threads = 0;               ///< of the CTA
+  int registers_per_thread = 0;  ///< as compiled
+  int static_shared_bytes = 0;   ///< as compiled
+  int dynamic_shared_bytes = 0;  ///< as the launch asks for it
 };
 
 /// \param architecture e.g. 90 for sm_90

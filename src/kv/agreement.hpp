@@ -17,28 +17,30 @@ using PreviousMethod =
 
 /// One output token, computed both ways from the same prefix.
 struct ComparedStep {
-  std::int64_t seq_len = 0;  ///< tokens of the prefix
-  double ms = 0.0;           ///< this chapter's time for the step
-  double previous_ms = 0.0;  ///< the previous chapter's
-  Work work;
-  Work previous_work;
+  std::int64_t seq_len = 0;       ///< tokens of the prefix
+  double ms = 0.0;                ///< this chapter's time for the step
+  double previous_ms = 0.0;       ///< the previous chapter's
+  Work work;                      ///< this chapter's, of the step
+  Work previous_work;             ///< the previous chapter's
   double logit_difference = 0.0;  ///< largest over the vocabulary
   bool token_equal = false;       ///< the same token is the likeliest
 };
 
 /// The comparison of a run with the previous chapter.
 struct Agreement {
-  std::vector<ComparedStep> steps;
+  std::vector<ComparedStep> steps;    ///< in the order of the run
   std::int64_t num_steps = 0;         ///< output tokens of the run, compared or not
   double max_logit_difference = 0.0;  ///< over all compared steps
   double bound = 0.0;                 ///< what the arithmetic allows, see logits_atol
   std::int64_t tokens_equal = 0;      ///< compared steps with the same likeliest token
 
+  /// Whether no compared logit differs by more than the bound.
   bool within_bound() const { return max_logit_difference <= bound; }
 };
 
 /// The factors of logits_atol.
 inline constexpr double kLogitsFactor = 0.5;
+/// The same for what 16-bit products add.
 inline constexpr double kProductsFactor = 1.0;
 
 /// Largest difference of two logits that should be equal but were summed in another order.

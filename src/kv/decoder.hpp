@@ -25,7 +25,7 @@ Work& operator+=(Work& total, const Work& part);
 
 /// One sequence's share of a pass.
 struct BatchItem {
-  SequenceState* state = nullptr;
+  SequenceState* state = nullptr;   ///< read and appended to
   std::span<const TokenId> tokens;  ///< new tokens, at least one; they must fit the state
 };
 

@@ -58,12 +58,12 @@ constexpr DTypeInfo info(DType dtype) {
 
 /// bfloat16: the upper half of a float.
 struct bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of fraction
 };
 
 /// IEEE 754 binary16.
 struct f16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction
 };
 
 /// The number itself, so that code for any format covers float.

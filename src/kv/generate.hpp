@@ -20,9 +20,9 @@ namespace kv {
 
 /// What a run is asked to do.
 struct GenerateOptions {
-  std::int64_t max_tokens = 64;  ///< output tokens to stop after
-  std::int64_t context = 0;      ///< prompt and output together never exceed this many tokens
-  SamplingOptions sampling;
+  std::int64_t max_tokens = 64;    ///< output tokens to stop after
+  std::int64_t context = 0;        ///< prompt and output together never exceed this many tokens
+  SamplingOptions sampling;        ///< how the next token is picked
   bool ignore_eos = false;         ///< go on after an end-of-text token (for measurements)
   std::int64_t num_compared = 64;  ///< steps whose logits are kept for a comparison, spread evenly
   std::function<void(std::string_view)> on_text;  ///< receives whole characters as they come
@@ -44,12 +44,12 @@ struct Step {
 
 /// A finished run.
 struct Generation {
-  std::vector<TokenId> prompt;
-  std::vector<TokenId> output;
-  std::string text;  ///< prompt and continuation
-  FinishReason finish = FinishReason::length;
-  std::string finish_detail;  ///< the reason in words
-  std::vector<Step> steps;    ///< one per output token
+  std::vector<TokenId> prompt;                 ///< as given
+  std::vector<TokenId> output;                 ///< what was generated
+  std::string text;                            ///< prompt and continuation
+  FinishReason finish = FinishReason::length;  ///< why it ended
+  std::string finish_detail;                   ///< the reason in words
+  std::vector<Step> steps;                     ///< one per output token
 
   Work work() const;                 ///< all steps together
   double ttft_ms() const;            ///< request start to first output token; 0 without output

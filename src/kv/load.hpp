@@ -13,8 +13,8 @@ namespace kv {
 
 /// A model and the tokenizer that its file carries.
 struct LoadedModel {
-  Model model;
-  Tokenizer tokenizer;
+  Model model;          ///< shape and weights
+  Tokenizer tokenizer;  ///< text to tokens and back
 };
 
 /// Opens a GGUF file and checks that its tokenizer fits its weights.

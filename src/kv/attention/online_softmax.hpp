@@ -35,8 +35,8 @@ struct OnlineSoftmax {
 /// The two factors with which finished (normalised) parts a and b make up the whole:
 /// out = a * out_a + b * out_b. Both are 0 when both parts are empty.
 struct MergeFactors {
-  float a = 0.0f;
-  float b = 0.0f;
+  float a = 0.0f;         ///< factor of the output of part a
+  float b = 0.0f;         ///< factor of the output of part b
   float lse = -INFINITY;  ///< of the whole, natural log
 };
 

@@ -13,12 +13,12 @@ namespace kv {
 /// One sequence's share of an attention call. The keys are the state's spans: kv_len rows of which
 /// the last q_len belong to the queries themselves.
 struct AttentionItem {
-  const float* q = nullptr;   ///< [q_len, num_q_heads, head_dim], already rotated
-  std::int64_t q_stride = 0;  ///< floats from one token's queries to the next
-  std::int64_t q_len = 0;     ///< new tokens
-  const SequenceState* state = nullptr;
-  float* out = nullptr;  ///< [q_len, num_q_heads, head_dim], written; packed
-  float* lse = nullptr;  ///< [q_len, num_q_heads] natural log-sum-exp, or null
+  const float* q = nullptr;              ///< [q_len, num_q_heads, head_dim], already rotated
+  std::int64_t q_stride = 0;             ///< floats from one token's queries to the next
+  std::int64_t q_len = 0;                ///< new tokens
+  const SequenceState* state = nullptr;  ///< whose cached rows are the keys
+  float* out = nullptr;                  ///< [q_len, num_q_heads, head_dim], written; packed
+  float* lse = nullptr;                  ///< [q_len, num_q_heads] natural log-sum-exp, or null
 };
 
 /// out = softmax(scale * q K^T) V per query head, causal, bottom-right aligned: query row t of

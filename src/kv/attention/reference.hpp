@@ -19,9 +19,9 @@ struct ReferenceAttention {
 
 /// K and V of one KV head: row j of each has head_dim elements and starts at `j * row_stride`.
 struct HeadRows {
-  const float* k = nullptr;
-  const float* v = nullptr;
-  std::int64_t num_rows = 0;
+  const float* k = nullptr;     ///< first row of K
+  const float* v = nullptr;     ///< first row of V
+  std::int64_t num_rows = 0;    ///< tokens
   std::int64_t row_stride = 0;  ///< elements from one row to the next, at least head_dim
 };
 

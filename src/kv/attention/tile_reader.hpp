@@ -15,21 +15,23 @@ namespace kv {
 
 /// A piece of a tile that lies in one span.
 struct Piece {
-  const std::byte* k;
-  const std::byte* v;
-  std::int64_t stride;
-  DType dtype;
-  int first;  ///< key of the tile
-  int num_keys;
+  const std::byte* k;   ///< first row of K
+  const std::byte* v;   ///< first row of V
+  std::int64_t stride;  ///< elements from one row to the next
+  DType dtype;          ///< of the elements
+  int first;            ///< key of the tile
+  int num_keys;         ///< keys of the piece
 };
 
 /// The keys of one tile, where they lie.
 struct Tile {
-  std::array<Piece, kTileKeys> pieces;
-  int num_pieces = 0;
-  int num_keys = 0;
+  std::array<Piece, kTileKeys> pieces;  ///< [num_pieces] valid
+  int num_pieces = 0;                   ///< spans that the tile lies in
+  int num_keys = 0;                     ///< of all pieces
 
+  /// Makes the tile empty.
   void clear() { num_pieces = num_keys = 0; }
+  /// The valid pieces.
   std::span<const Piece> all() const {
     return {pieces.data(), static_cast<std::size_t>(num_pieces)};
   }

@@ -17,20 +17,22 @@ inline constexpr std::int64_t kMinPreparedRows = 8;
 ///
 /// Its rows are [num_heads, num_tokens, group_size]: all query rows of a KV head follow each other.
 struct AttentionUnit {
-  const AttentionItem* item = nullptr;
+  const AttentionItem* item = nullptr;         ///< the sequence
   const std::vector<KvSpan>* spans = nullptr;  ///< [num_heads] from first_head on
-  int first_head = 0;
-  int num_heads = 1;
-  std::int64_t first_token = 0;
-  std::int64_t num_tokens = 0;
-  std::int64_t past = 0;   ///< kv_len - q_len: token t sees keys j <= t + past
-  std::int64_t begin = 0;  ///< first key
-  std::int64_t end = 0;    ///< behind the last key
+  int first_head = 0;                          ///< first KV head
+  int num_heads = 1;                           ///< KV heads
+  std::int64_t first_token = 0;                ///< first query token
+  std::int64_t num_tokens = 0;                 ///< query tokens
+  std::int64_t past = 0;                       ///< kv_len - q_len: token t sees keys j <= t + past
+  std::int64_t begin = 0;                      ///< first key
+  std::int64_t end = 0;                        ///< behind the last key
   std::int64_t part = -1;  ///< its first row in AttentionParts; -1: the keys were not cut
 
+  /// Query rows of one KV head.
   std::int64_t rows_per_head(const HeadConfig& heads) const {
     return num_tokens * heads.group_size();
   }
+  /// Query rows in all.
   std::int64_t num_rows(const HeadConfig& heads) const { return num_heads * rows_per_head(heads); }
 
   /// Index of row r among [q_len, num_q_heads], the order of the item's q, out and lse.

@@ -11,12 +11,12 @@ namespace kv {
 
 /// The query rows of one KV head, and where their results gather.
 struct Rows {
-  const float* q;  ///< [count, head_dim]
-  float* out;      ///< [count, head_dim]
-  float* m;        ///< [count]
-  float* l;        ///< [count]
-  float* scores;   ///< [count, kTileKeys]
-  std::int64_t count;
+  const float* q;      ///< [count, head_dim]
+  float* out;          ///< [count, head_dim]
+  float* m;            ///< [count]
+  float* l;            ///< [count]
+  float* scores;       ///< [count, kTileKeys]
+  std::int64_t count;  ///< rows
 };
 
 /// Calls `body` with a null pointer of the span's element type.
@@ -30,12 +30,13 @@ void with_type(DType dtype, Body&& body) {
 /// Which keys of the current tile the rows of a unit see. Token t sees keys j <= t + past, so a
 /// later row sees at least what an earlier one sees.
 struct Visibility {
-  std::int64_t first_token;
-  std::int64_t past;
-  std::int64_t first_key;  ///< of the tile
-  int num_keys;            ///< of the tile
-  int group;
+  std::int64_t first_token;  ///< query token of row 0
+  std::int64_t past;         ///< kv_len - q_len
+  std::int64_t first_key;    ///< of the tile
+  int num_keys;              ///< of the tile
+  int group;                 ///< group_size
 
+  /// How many keys of the tile row r sees.
   int keys(std::int64_t r) const {
     const std::int64_t t = first_token + r / group;
     return static_cast<int>(std::clamp<std::int64_t>(t + past + 1 - first_key, 0, num_keys));

@@ -17,8 +17,8 @@ namespace kv {
 
 /// A block that must be copied, in every layer, before its new owner writes to it.
 struct BlockCopy {
-  BlockId from = 0;
-  BlockId to = 0;
+  BlockId from = 0;             ///< the shared block
+  BlockId to = 0;               ///< the writer's own
   std::int32_t num_tokens = 0;  ///< tokens at the block's beginning that are in use
 };
 
@@ -36,7 +36,7 @@ struct BlockEvent {
     evict,     ///< forgotten by the prefix index
     exhausted  ///< no block was left: nothing changed
   };
-  Kind kind = Kind::allocate;
+  Kind kind = Kind::allocate;    ///< what happened
   std::int32_t sequence = -1;    ///< the number given with the call; -1 when none has to do with it
   BlockId block = -1;            ///< none for exhausted
   BlockId from = -1;             ///< for copy
@@ -47,6 +47,7 @@ struct BlockEvent {
 class BlockListener {
  public:
   virtual ~BlockListener() = default;
+  /// Called within the allocator, which must not be called from here.
   virtual void on_event(const BlockEvent& event) = 0;
 };
 
@@ -96,8 +97,11 @@ class BlockAllocator {
   void publish(const BlockTable& table, std::span<const std::int32_t> tokens,
                std::uint64_t salt = 0, std::int32_t sequence = -1);
 
+  /// Who is free, and how many hold each block.
   const BlockPool& pool() const { return pool_; }
+  /// The known full blocks.
   const PrefixIndex& index() const { return index_; }
+  /// Tokens of a block.
   std::int32_t block_size() const { return block_size_; }
   /// \param listener receives every event from now on; nobody when null
   void set_listener(BlockListener* listener) { listener_ = listener; }

@@ -28,8 +28,11 @@ class BlockPool {
   /// \throws std::invalid_argument when nobody holds it: it was given back twice
   bool release(BlockId block);
 
+  /// How many hold the block; 0 when it is free.
   std::int32_t num_holders(BlockId block) const;
+  /// Blocks in all.
   BlockId num_blocks() const { return static_cast<BlockId>(holders_.size()); }
+  /// Blocks that nobody holds.
   BlockId num_free() const { return static_cast<BlockId>(free_.size()); }
   /// The free blocks in the order in which they will be handed out.
   const std::deque<BlockId>& free_blocks() const { return free_; }

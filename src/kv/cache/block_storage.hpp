@@ -15,11 +15,11 @@ namespace kv {
 /// The shape of a pool's memory: K and of V each [num_layers] arrays of
 /// [num_blocks, block_size, num_kv_heads, head_dim].
 struct BlockShape {
-  HeadConfig heads;
-  int num_layers = 0;
-  BlockId num_blocks = 0;
-  std::int32_t block_size = 0;
-  KvDType dtype = DType::f32;  ///< fp32, fp16 or bf16
+  HeadConfig heads;             ///< KV heads and their width are read
+  int num_layers = 0;           ///< layers
+  BlockId num_blocks = 0;       ///< blocks
+  std::int32_t block_size = 0;  ///< tokens of a block
+  KvDType dtype = DType::f32;   ///< fp32, fp16 or bf16
 
   /// Bytes of K (or V) of one token in one layer.
   std::int64_t row_bytes() const { return heads.kv_dim() * info(dtype).block_bytes; }
@@ -30,6 +30,7 @@ struct BlockShape {
 /// K and V of all blocks. What no one has written is NaN.
 class BlockStorage {
  public:
+  /// Keeps the shape; who derives from it brings the memory.
   explicit BlockStorage(const BlockShape& shape) : shape_(shape) {}
   virtual ~BlockStorage() = default;
   BlockStorage(const BlockStorage&) = delete;
@@ -51,9 +52,12 @@ class BlockStorage {
 
   /// Slot 0 of a layer; on a device the device's pointer.
   virtual const std::byte* k(int layer) const = 0;
+  /// The same for V.
   virtual const std::byte* v(int layer) const = 0;
 
+  /// As given.
   const BlockShape& shape() const { return shape_; }
+  /// Bytes of K and V of all blocks in all layers.
   std::int64_t bytes() const { return shape_.num_blocks * shape_.block_bytes(); }
 
  private:

@@ -26,9 +26,9 @@ constexpr std::int64_t tokens_in_last_block(std::int64_t num_tokens, std::int32_
 ///
 /// Invariant: num_blocks_for(length) <= blocks.size(); no block occurs twice.
 struct BlockTable {
-  std::int32_t block_size = 16;
-  std::vector<BlockId> blocks = {};
-  std::int64_t length = 0;  ///< committed tokens; slots behind them may be reserved
+  std::int32_t block_size = 16;      ///< tokens of a block
+  std::vector<BlockId> blocks = {};  ///< in the order of the tokens
+  std::int64_t length = 0;           ///< committed tokens; slots behind them may be reserved
 
   /// Tokens that fit into the blocks that are there.
   std::int64_t num_slots() const { return static_cast<std::int64_t>(blocks.size()) * block_size; }

@@ -23,6 +23,7 @@ class HostBlocks final : public BlockStorage {
   void erase(std::span<const BlockId> blocks) override;
   void erase_slots(std::span<const Slot> slots) override;
   const std::byte* k(int layer) const override { return k_.data() + offset(layer, 0); }
+  /// Slot 0 of a layer's V.
   const std::byte* v(int layer) const override { return v_.data() + offset(layer, 0); }
 
  private:

@@ -8,9 +8,13 @@
 /// Details of the .npz format.
 namespace kv::npz {
 
+/// What a .npy file begins with.
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
+/// What stands before each file of a zip archive.
 inline constexpr std::uint32_t kLocalHeader = 0x04034b50;
+/// What an entry of the archive's directory begins with.
 inline constexpr std::uint32_t kDirectoryEntry = 0x02014b50;
+/// What the directory's end begins with.
 inline constexpr std::uint32_t kDirectoryEnd = 0x06054b50;
 
 /// Bytes of an element of a type; 0 for a type that is not known here.

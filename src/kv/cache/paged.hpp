@@ -16,14 +16,14 @@ namespace kv {
 
 /// Blocks and their memory, shared by all sequences.
 struct PagedPool {
-  /// \param storage    where K and V lie; its shape sizes the allocator
+  /// \param storage_in where K and V lie; its shape sizes the allocator
   explicit PagedPool(std::unique_ptr<BlockStorage> storage_in)
       : storage(std::move(storage_in)),
         allocator(storage->shape().num_blocks, storage->shape().block_size) {}
 
-  std::unique_ptr<BlockStorage> storage;
-  BlockAllocator allocator;
-  std::int64_t num_copies = 0;  ///< blocks copied before a write, so far
+  std::unique_ptr<BlockStorage> storage;  ///< K and V of all blocks
+  BlockAllocator allocator;               ///< who holds which block
+  std::int64_t num_copies = 0;            ///< blocks copied before a write, so far
 };
 
 /// A pool in the memory of the host.
@@ -39,7 +39,9 @@ class PagedCache final : public SequenceState {
   /// An empty sequence. \param sequence its number in a trace
   explicit PagedCache(std::shared_ptr<PagedPool> pool, std::int32_t sequence = -1);
   ~PagedCache() override;
+  /// Takes over the blocks; the other one may then only be destroyed or assigned to.
   PagedCache(PagedCache&& other) noexcept;
+  /// Gives its own blocks back first.
   PagedCache& operator=(PagedCache&& other) noexcept;
 
   /// Sets slots aside for the next tokens, so that append() cannot fail. Exhaustion is a normal
@@ -65,7 +67,9 @@ class PagedCache final : public SequenceState {
   std::int64_t bytes_held() const override;
   std::int64_t bytes_in_use() const override;
 
+  /// The blocks of this sequence.
   const BlockTable& table() const { return table_; }
+  /// The pool that it shares with others.
   const PagedPool& pool() const { return *pool_; }
   /// Rows that a layer holds, appended ones included.
   std::int64_t num_rows(int layer) const;
@@ -80,9 +84,12 @@ class PagedCache final : public SequenceState {
 /// Rows of block ids as kernels take them: int32 [num_sequences, max_blocks], -1 where a sequence
 /// has fewer.
 struct PackedTables {
-  std::vector<std::int32_t> ids;
-  std::int64_t max_blocks = 0;
+  std::vector<std::int32_t> ids;  ///< [num_sequences, max_blocks]
+  std::int64_t max_blocks = 0;    ///< blocks of the longest table
 };
+/// The tables of a batch as one array.
+///
+/// \param tables one a sequence
 PackedTables pack_tables(std::span<const BlockTable* const> tables);
 
 }  // namespace kv

@@ -25,6 +25,10 @@ class PrefixIndex {
  public:
   /// Hash of a block; another one can be given to force collisions in tests.
   using Hash = std::uint64_t (*)(std::uint64_t parent, std::span<const std::int32_t> tokens);
+  /// The hash that is used unless another one is given.
+  ///
+  /// \param parent hash of the block before
+  /// \param tokens of the block
   static std::uint64_t hash(std::uint64_t parent, std::span<const std::int32_t> tokens);
 
   /// \param pool       counts the holders; must outlive this
@@ -54,6 +58,7 @@ class PrefixIndex {
   std::int64_t size() const;
   /// Known blocks that evict() could give back one after the other.
   std::int64_t num_idle() const;
+  /// Whether the block is known.
   bool knows(BlockId block) const;
   /// The known block before a known one; -1 when it holds the beginning of its sequence.
   BlockId parent(BlockId block) const;

@@ -19,7 +19,7 @@ struct KvSpan {
   const std::byte* v = nullptr;  ///< first row of V
   std::int64_t num_rows = 0;     ///< tokens
   std::int64_t row_stride = 0;   ///< elements (not bytes) from one row to the next
-  KvDType dtype = DType::f32;
+  KvDType dtype = DType::f32;    ///< of the elements
 };
 
 /// The cached K and V of one sequence.

@@ -12,8 +12,8 @@ namespace kv {
 
 /// Consecutive units of a memory.
 struct Chunk {
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
+  std::int64_t begin = 0;  ///< first unit
+  std::int64_t size = 0;   ///< units
 };
 
 /// Hands out chunks of a memory of fixed size. Nothing is ever moved.
@@ -34,6 +34,7 @@ class ChunkAllocator {
 /// First fit: the lowest hole that is large enough.
 class FirstFit final : public ChunkAllocator {
  public:
+  /// An empty memory of `capacity` units.
   explicit FirstFit(std::int64_t capacity);
   std::optional<Chunk> allocate(std::int64_t size) override;
   void free(const Chunk& chunk) override;

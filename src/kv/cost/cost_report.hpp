@@ -12,14 +12,14 @@ namespace kv {
 
 /// One question to the calculator, with its answers worked out.
 struct CostReport {
-  Workload workload;
+  Workload workload;            ///< the question
   std::string weights_format;   ///< as the report names it, e.g. "bf16" or "as stored"
   std::int64_t block_size = 1;  ///< tokens of a KV block; 1 = contiguous
   KvBytes per_token;            ///< of all layers, below every window
   KvBytes per_sequence;         ///< exact for the context, in whole blocks
   KvBytes total;                ///< of the batch
-  StepCost decode;
-  StepCost prefill;
+  StepCost decode;              ///< of one decode step of the batch
+  StepCost prefill;             ///< of the pass over the whole context
 
   /// \throws InputError when a number does not fit
   CostReport(Workload what, std::string weights_name, std::int64_t tokens_a_block);

@@ -13,9 +13,9 @@ namespace kv {
 
 /// One model of the family.
 struct FamilyMember {
-  std::string kind;  ///< "trained", "pooled" or "uptrained"
-  int num_kv_heads = 0;
-  int seed = 0;
+  std::string kind;                     ///< "trained", "pooled" or "uptrained"
+  int num_kv_heads = 0;                 ///< in each layer
+  int seed = 0;                         ///< of the training
   std::int64_t steps = 0;               ///< of training, pooling's sources included
   std::int64_t num_parameters = 0;      ///< tied output counted once
   std::int64_t kv_bytes_per_token = 0;  ///< in fp32
@@ -28,8 +28,10 @@ std::vector<FamilyMember> read_family(const std::string& path);
 
 /// Losses of one kind and number of heads over its seeds.
 struct FamilyLoss {
-  int num_seeds = 0;
-  double mean = 0.0, lowest = 0.0, highest = 0.0;
+  int num_seeds = 0;     ///< how many were trained
+  double mean = 0.0;     ///< over the seeds, nats per token
+  double lowest = 0.0;   ///< likewise
+  double highest = 0.0;  ///< likewise
 };
 
 /// \return num_seeds 0 when the family has no such member

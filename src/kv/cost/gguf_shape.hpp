@@ -10,7 +10,7 @@ namespace kv {
 
 /// What a file says about its model, and what its tensors weigh.
 struct GgufShape {
-  PublishedModel model;
+  PublishedModel model;           ///< what the calculator needs to know of it
   std::int64_t weight_bytes = 0;  ///< bytes of all tensors as stored
 };
 

@@ -55,20 +55,22 @@ const KvFormat& kv_format(DType dtype);
 
 /// All that the cost of a cache depends on.
 struct KvShape {
-  int num_layers = 0;
-  int num_kv_heads = 0;
-  int head_dim = 0;
+  int num_layers = 0;    ///< layers that keep K and V
+  int num_kv_heads = 0;  ///< in each layer
+  int head_dim = 0;      ///< elements of one head
   /// Multi-head latent attention when positive: a layer keeps c_kv [kv_lora_rank] and
   /// k_rope [qk_rope_head_dim] of a token instead of K and V, and K and V come out of the same
   /// vector, so there is no factor 2 and no factor num_kv_heads.
   /// Source: DeepSeek-AI 2024 (DeepSeek-V2).
   int kv_lora_rank = 0;
-  int qk_rope_head_dim = 0;
+  int qk_rope_head_dim = 0;  ///< elements of k_rope, which every head reads
   /// Tokens that each layer keeps (its sliding window, the newest token included); 0 = all of
   /// them. Empty: no layer slides.
   std::vector<int> windows;
 
+  /// Whether a latent is kept in place of K and V.
   bool latent() const { return kv_lora_rank > 0; }
+  /// Tokens that the layer keeps; 0 = all of them.
   int window(int layer) const {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }
@@ -81,9 +83,11 @@ KvShape kv_shape(const ModelConfig& config);
 
 /// Bytes of numbers and of their scales; the cache holds both.
 struct KvBytes {
-  std::int64_t elements = 0;
-  std::int64_t scales = 0;
+  std::int64_t elements = 0;  ///< bytes of the numbers
+  std::int64_t scales = 0;    ///< bytes of their scales
+  /// Both together.
   std::int64_t total() const { return elements + scales; }
+  /// Equal in both.
   bool operator==(const KvBytes&) const = default;
 };
 

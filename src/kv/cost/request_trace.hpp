@@ -24,10 +24,10 @@ struct Request {
 ///
 /// so that `mean` is the mean before long requests are cut.
 struct LengthShape {
-  double prompt_mean = 0.0;
+  double prompt_mean = 0.0;   ///< tokens
   double prompt_sigma = 0.0;  ///< standard deviation of the logarithm
-  double output_mean = 0.0;
-  double output_sigma = 0.0;
+  double output_mean = 0.0;   ///< tokens
+  double output_sigma = 0.0;  ///< likewise
 };
 
 /// Shared conversations with a chatbot: the means of ShareGPT, 161.31 and 337.99 tokens.

@@ -31,12 +31,13 @@ enum class Placement { buddies, first_fit };
 
 /// A way to share out a memory.
 struct ReservationPolicy {
-  Reserve reserve = Reserve::max_length;
+  Reserve reserve = Reserve::max_length;     ///< how much is set aside
   Placement placement = Placement::buddies;  ///< of contiguous reservations
   std::int64_t block_size = 0;               ///< tokens of a block, for Reserve::blocks
 
   /// E.g. "true length" or "blocks of 16".
   std::string name() const;
+  /// Whether memory is given out in blocks.
   bool is_paged() const { return reserve == Reserve::blocks; }
 };
 
@@ -58,6 +59,7 @@ struct MemoryUse {
 
   /// Waste that comes of the allocator.
   std::int64_t external() const { return rounding + holes; }
+  /// The whole memory.
   std::int64_t total() const { return used + reserved + internal + rounding + holes + free; }
 };
 
@@ -71,16 +73,22 @@ void add_reservation(const Request& request, std::int64_t held, std::int64_t res
 
 /// One step, before its tokens are computed.
 struct MemorySample {
-  std::int64_t step = 0;
-  MemoryUse use;
-  std::int64_t num_running = 0;
-  std::int64_t num_waiting = 0;
-  std::int64_t num_blocks = 0;  ///< held: entries of all block tables
+  std::int64_t step = 0;         ///< from 0
+  MemoryUse use;                 ///< of every token's place
+  std::int64_t num_running = 0;  ///< requests that hold memory
+  std::int64_t num_waiting = 0;  ///< requests that have arrived and hold none
+  std::int64_t num_blocks = 0;   ///< held: entries of all block tables
 };
 
 /// Shares of a memory, each 0 to 1, in the mean of many steps.
 struct MemoryShares {
-  double used = 0.0, reserved = 0.0, internal = 0.0, rounding = 0.0, holes = 0.0, free = 0.0;
+  double used = 0.0;      ///< as in MemoryUse
+  double reserved = 0.0;  ///< as in MemoryUse
+  double internal = 0.0;  ///< as in MemoryUse
+  double rounding = 0.0;  ///< as in MemoryUse
+  double holes = 0.0;     ///< as in MemoryUse
+  double free = 0.0;      ///< as in MemoryUse
+  /// Waste that comes of the allocator.
   double external() const { return rounding + holes; }
   /// Everything that holds no token although a request waits.
   double wasted() const { return reserved + internal + rounding + holes + free; }
@@ -89,13 +97,13 @@ struct MemoryShares {
 /// The result of one run. Means are over the steps in which a request waits for memory: only then
 /// does it matter what memory is wasted. If none ever waits, over all steps.
 struct ReservationResult {
-  ReservationPolicy policy;
-  MemoryShares shares;
-  double mean_running = 0.0;  ///< requests that fit at once
-  std::int64_t most_running = 0;
-  double mean_blocks = 0.0;  ///< entries of all block tables
-  std::int64_t num_steps = 0;
-  std::int64_t num_steps_waiting = 0;
+  ReservationPolicy policy;            ///< as given
+  MemoryShares shares;                 ///< what the memory was doing
+  double mean_running = 0.0;           ///< requests that fit at once
+  std::int64_t most_running = 0;       ///< at once
+  double mean_blocks = 0.0;            ///< entries of all block tables
+  std::int64_t num_steps = 0;          ///< of the whole run
+  std::int64_t num_steps_waiting = 0;  ///< of them, with a request that waits for memory
   /// Requests that gave their blocks back to an older one that grew; they are computed again.
   std::int64_t num_preemptions = 0;
 };

@@ -13,11 +13,11 @@ namespace kv {
 
 /// One trace in one memory under every policy.
 struct ReservationStudy {
-  std::vector<Request> trace;
-  std::string trace_name;     ///< for the report
-  std::int64_t capacity = 0;  ///< tokens
-  std::int64_t max_len = 0;   ///< tokens
-  Placement placement = Placement::buddies;
+  std::vector<Request> trace;                 ///< in the order of arrival
+  std::string trace_name;                     ///< for the report
+  std::int64_t capacity = 0;                  ///< tokens
+  std::int64_t max_len = 0;                   ///< tokens
+  Placement placement = Placement::buddies;   ///< of contiguous reservations
   std::vector<ReservationResult> contiguous;  ///< max length, power of two, true length
   std::vector<ReservationResult> paged;       ///< blocks of 1, 2, 4, ..., 256
 };

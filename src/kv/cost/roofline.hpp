@@ -19,7 +19,7 @@ namespace kv {
 
 /// What limits a device.
 struct Machine {
-  std::string name;
+  std::string name;             ///< as listed
   double memory_bytes = 0;      ///< as the data sheet says, taken as GB = 10^9: a little is
                                 ///< left for activations
   double bytes_per_second = 0;  ///< memory bandwidth
@@ -53,7 +53,7 @@ struct StepCost {
 
 /// What a model is stored in and run at.
 struct Workload {
-  PublishedModel model;
+  PublishedModel model;           ///< its shape and its active parameters
   KvFormat format;                ///< of the cache
   std::int64_t weight_bytes = 0;  ///< of all weights as stored
   std::int64_t context = 1;       ///< tokens of each sequence
@@ -75,7 +75,7 @@ StepCost prefill_pass(const Workload& workload);
 struct RooflinePoint {
   double seconds = 0;           ///< at least so long
   double flops_per_second = 0;  ///< at most so fast
-  bool memory_bound = true;
+  bool memory_bound = true;     ///< the memory takes longer than the arithmetic
 };
 
 /// The least time that `cost` takes on `device`, and what sets it.

@@ -25,7 +25,7 @@ PublishedModel with_kv_heads(const PublishedModel& model, int num_kv_heads);
 
 /// What one decode step of such a model costs.
 struct SharedHeadsCost {
-  int num_kv_heads = 0;
+  int num_kv_heads = 0;                 ///< in each layer
   int group_size = 0;                   ///< query heads that read one KV head
   double relative_cache = 0.0;          ///< of the cache with a KV head for each query head
   std::int64_t kv_bytes_per_token = 0;  ///< of all layers
@@ -57,12 +57,12 @@ std::string shared_heads_text(const PublishedModel& model, std::span<const Share
 
 /// A model that runs here, with another number of KV heads.
 struct HeadsRun {
-  int num_kv_heads = 0;
-  std::int64_t kv_bytes_per_token = 0;
-  std::int64_t bytes_read = 0;       ///< of K and V in the last step, counted
-  std::int64_t bytes_predicted = 0;  ///< KV bytes per token times the tokens
-  double logit_difference = 0.0;     ///< largest, from the model as it is
-  double bound = 0.0;                ///< what rounding allows: for repeated heads, which are exact
+  int num_kv_heads = 0;                 ///< in each layer
+  std::int64_t kv_bytes_per_token = 0;  ///< of all layers
+  std::int64_t bytes_read = 0;          ///< of K and V in the last step, counted
+  std::int64_t bytes_predicted = 0;     ///< KV bytes per token times the tokens
+  double logit_difference = 0.0;        ///< largest, from the model as it is
+  double bound = 0.0;  ///< what rounding allows: for repeated heads, which are exact
 };
 
 /// Runs the tokens through the model with every number of KV heads that it can be given, most

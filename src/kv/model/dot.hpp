@@ -19,9 +19,9 @@ inline constexpr int kDotWeightRows = 4;
 
 /// The activations of a product with few rows.
 struct DotInput {
-  const float* x = nullptr;   ///< [num_x, num_cols]
-  std::int64_t x_stride = 0;  ///< floats from one row to the next
-  std::int64_t num_cols = 0;
+  const float* x = nullptr;           ///< [num_x, num_cols]
+  std::int64_t x_stride = 0;          ///< floats from one row to the next
+  std::int64_t num_cols = 0;          ///< elements of a row
   const float* block_sums = nullptr;  ///< [num_x, num_cols / 32] sums of 32 neighbours of x
 };
 

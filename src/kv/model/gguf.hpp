@@ -42,7 +42,7 @@ enum class GgufType : std::uint32_t {
 
 /// One metadata value, not yet decoded: `count` elements of `type`, packed in `bytes`.
 struct GgufValue {
-  std::string_view key;
+  std::string_view key;              ///< its name, e.g. "llama.block_count"
   GgufType type = GgufType::u8;      ///< of the value, or of the elements when is_array
   bool is_array = false;             ///< false: a single value, count 1
   std::uint64_t count = 0;           ///< elements
@@ -55,8 +55,8 @@ struct GgufValue {
 
 /// One tensor: its shape and where its bytes lie in the mapped file.
 struct GgufTensor {
-  std::string_view name;
-  DType dtype = DType::f32;
+  std::string_view name;                  ///< e.g. "blk.0.attn_k.weight"
+  DType dtype = DType::f32;               ///< storage format
   int num_dims = 0;                       ///< 1 to 4
   std::array<std::int64_t, 4> dims = {};  ///< dims[0] is contiguous (a row); unused ones are 1
   std::span<const std::byte> bytes;       ///< the packed rows
@@ -108,9 +108,9 @@ class GgufFile {
   /// An array of floats (f32, or f64 rounded to it).
   std::optional<std::vector<float>> floats(std::string_view key) const;
 
-  /// The error `<file>: key '<key>': <what>`, for callers that check values further.
+  /// The error "FILE: key KEY: WHAT", for callers that check values further.
   InputError key_error(std::string_view key, std::string_view what) const;
-  /// The error `<file>: tensor '<tensor>': <what>`.
+  /// The error "FILE: tensor TENSOR: WHAT".
   InputError tensor_error(std::string_view tensor, std::string_view what) const;
 
  private:

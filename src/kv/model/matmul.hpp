@@ -10,9 +10,9 @@ namespace kv {
 
 /// One product of a group that shares its input.
 struct Product {
-  const WeightMatrix* weight = nullptr;
-  float* out = nullptr;         ///< [num_x, weight->num_rows], written
-  std::int64_t out_stride = 0;  ///< floats from one output row to the next
+  const WeightMatrix* weight = nullptr;  ///< W
+  float* out = nullptr;                  ///< [num_x, weight->num_rows], written
+  std::int64_t out_stride = 0;           ///< floats from one output row to the next
 };
 
 /// out[r, o] = sum_i x[r, i] * W[o, i] for every product of the group, in one parallel section

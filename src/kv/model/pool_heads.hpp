@@ -44,7 +44,7 @@ std::vector<double> pooled_row(const WeightMatrix& w, int head_dim, int num_pool
 
 /// A projection with another number of heads.
 struct KvProjection {
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;      ///< storage format of the rows
   std::vector<std::byte> bytes;  ///< [num_kv_heads * head_dim, d_model], packed rows
 };
 

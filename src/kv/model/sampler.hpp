@@ -23,8 +23,8 @@ struct SamplingOptions {
 
 /// A token that may be drawn.
 struct TokenProbability {
-  TokenId id = 0;
-  double probability = 0;
+  TokenId id = 0;          ///< of the vocabulary
+  double probability = 0;  ///< after all cuts; they sum to 1
 };
 
 /// The id of the largest logit; the lowest id when several are equal.

@@ -123,6 +123,7 @@ class Tokenizer {
 /// Invariant: at most 3 bytes wait.
 class StreamDecoder {
  public:
+  /// \param tokenizer must outlive this
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   /// \return the characters that `id` completes, valid UTF-8, possibly none

@@ -26,7 +26,7 @@ struct MergeSymbol {
 /// What two neighbours become. The lowest rank merges first, the leftmost pair on a tie.
 struct MergeResult {
   double rank = 0;  ///< not NaN
-  TokenId id = -1;
+  TokenId id = -1;  ///< the merged token
 };
 
 /// Appends a symbol at the end of the list.

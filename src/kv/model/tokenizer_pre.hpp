@@ -1,8 +1,8 @@
 // Cuts text into the words that byte-level BPE never merges across.
 //
 // Sources of the patterns: GPT-2 (Radford et al. 2019), Llama 3 (its published tokenizer.json),
-// SmolLM2 (likewise: every digit first, then GPT-2's pattern). Written for PCRE2, except that \s is
-// spelled out: PCRE2's includes U+180E, which has not been white space since Unicode 6.3.
+// SmolLM2 (likewise: every digit first, then GPT-2's pattern). Written for PCRE2, except that "\s"
+// is spelled out: PCRE2's includes U+180E, which has not been white space since Unicode 6.3.
 #pragma once
 
 #include <memory>

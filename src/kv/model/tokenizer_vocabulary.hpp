@@ -25,8 +25,11 @@ class Vocabulary {
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
 
+  /// Tokens of the vocabulary.
   int size() const { return static_cast<int>(spellings_.size()); }
+  /// Whether the vocabulary has the id.
   bool contains(TokenId id) const { return id >= 0 && id < size(); }
+  /// What kind of token it is; the id must be of the vocabulary.
   TokenType type(TokenId id) const { return types_[static_cast<std::size_t>(id)]; }
 
   /// As the file writes it.

@@ -15,12 +15,13 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 /// What the bytes at the front of a text are.
 struct Utf8Step {
+  /// What has been found.
   enum class Kind {
     valid,      ///< one whole character
     invalid,    ///< bytes that no further byte can turn into a character
     incomplete  ///< the text ends inside a character that is well-formed so far
   };
-  Kind kind = Kind::invalid;
+  Kind kind = Kind::invalid;  ///< what has been found
   std::size_t num_bytes = 0;  ///< 1 to 4; of an invalid step the maximal subpart
 };
 

@@ -17,10 +17,10 @@ class GgufFile;
 /// A weight matrix in its storage format: y = W x with W [num_rows, num_cols], row-major, so that
 /// one output is one contiguous row. Does not own its bytes (the Model does).
 struct WeightMatrix {
-  DType dtype = DType::f32;
-  std::int64_t num_rows = 0;  ///< outputs
-  std::int64_t num_cols = 0;  ///< inputs; a multiple of the format's block_elements
-  const std::byte* data = nullptr;
+  DType dtype = DType::f32;         ///< storage format
+  std::int64_t num_rows = 0;        ///< outputs
+  std::int64_t num_cols = 0;        ///< inputs; a multiple of the format's block_elements
+  const std::byte* data = nullptr;  ///< first row
 
   /// Bytes from one row to the next; rows are packed.
   std::int64_t row_bytes() const {
@@ -48,11 +48,11 @@ struct LayerWeights {
 
 /// A whole decoder: shape and weights. Movable; the bytes live as long as `storage`.
 struct Model {
-  ModelConfig config;
-  WeightMatrix token_embedding;  ///< [vocab_size, d_model]
-  std::vector<LayerWeights> layers;
-  std::vector<float> output_norm;   ///< [d_model]
-  WeightMatrix output;              ///< [vocab_size, d_model]; the embedding itself when tied
+  ModelConfig config;                ///< the shape
+  WeightMatrix token_embedding;      ///< [vocab_size, d_model]
+  std::vector<LayerWeights> layers;  ///< [num_layers]
+  std::vector<float> output_norm;    ///< [d_model]
+  WeightMatrix output;               ///< [vocab_size, d_model]; the embedding itself when tied
   std::vector<float> rope_factors;  ///< [rope_dim / 2], each divides its pair's frequency; or empty
   std::vector<std::shared_ptr<const void>> storage;  ///< keeps the mapped file and buffers alive
 

@@ -36,8 +36,8 @@ namespace kv {
 
 /// A sequence as a step of a trace shows it.
 struct TracedTable {
-  std::string name;
-  const BlockTable* table = nullptr;
+  std::string name;                     ///< as the reader sees it
+  const BlockTable* table = nullptr;    ///< the blocks of the sequence
   std::vector<std::string> texts = {};  ///< one a token, or empty
 };
 
@@ -50,6 +50,7 @@ class BlockTrace final : public BlockListener {
   BlockTrace(const BlockTrace&) = delete;
   BlockTrace& operator=(const BlockTrace&) = delete;
 
+  /// Adds the event to the step in progress.
   void on_event(const BlockEvent& event) override;
 
   /// Ends a step: the events since the last one, and the state as it is now.

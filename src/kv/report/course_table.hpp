@@ -13,12 +13,12 @@ struct CourseRow {
   std::string change;                        ///< what this chapter does differently, in a few words
   std::optional<std::int64_t> tokens_equal;  ///< compared steps with the same likeliest token ...
   std::int64_t num_compared = 0;             ///< ... out of so many
-  std::optional<double> max_logit_difference;  ///< to the chapter before
-  std::optional<std::int64_t> rows;            ///< through the model
-  std::optional<std::int64_t> kv_bytes_held;
+  std::optional<double> max_logit_difference;           ///< to the chapter before
+  std::optional<std::int64_t> rows;                     ///< through the model
+  std::optional<std::int64_t> kv_bytes_held;            ///< at the end of the run
   std::optional<std::int64_t> kv_bytes_read_per_token;  ///< of output, over the whole run
-  std::optional<double> ttft_ms;
-  std::optional<double> tpot_ms;
+  std::optional<double> ttft_ms;                        ///< time to first token
+  std::optional<double> tpot_ms;                        ///< time per output token
 };
 
 /// Finds out before a run whether add_to_course_table() could put a line into a file.

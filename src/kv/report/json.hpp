@@ -18,18 +18,25 @@ namespace kv {
 class Json {
  public:
   Json() : text_("null") {}
+  /// true or false.
   Json(bool value) : text_(value ? "true" : "false") {}
+  /// A whole number.
   Json(int value) : text_(std::to_string(value)) {}
+  /// A whole number.
   Json(std::int64_t value) : text_(std::to_string(value)) {}
   /// The shortest digits that read back as the same number; NaN and infinity, which JSON does not
   /// have, become null.
   Json(double value);
   /// Escaped as RFC 8259 asks; bytes that are not UTF-8 become U+FFFD.
   Json(std::string_view value);
+  /// As a string_view.
   Json(const std::string& value) : Json(std::string_view(value)) {}
+  /// As a string_view; not null.
   Json(const char* value) : Json(std::string_view(value)) {}
 
+  /// An object without members.
   static Json object();
+  /// An array without elements.
   static Json array();
   /// An array of anything that is itself a JSON value.
   template <typename Range>

@@ -24,7 +24,7 @@ struct ChapterOptions {
   std::int64_t num_compared = 64;           ///< steps compared with the previous chapter
   KvDType kv_dtype = DType::f32;            ///< format of cached K and V
   std::string device = "auto";              ///< auto, gpu, emulated, checked or cpu
-  SamplingOptions sampling;
+  SamplingOptions sampling;                 ///< how the next token is picked
   bool special = false;     ///< control tokens spelled in the prompt are taken as such
   bool ignore_eos = false;  ///< go on after an end-of-text token
   int threads = 0;          ///< 0: the processors this process may use

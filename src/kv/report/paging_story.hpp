@@ -29,12 +29,12 @@ struct PagedOptions {
 
 /// What the story is told with.
 struct PagingStoryTellers {
-  const LoadedModel* loaded = nullptr;
-  std::shared_ptr<PagedPool> pool;  ///< empty, with num_story_blocks() blocks at least
-  Attention attention;              ///< for forward() over sequences of the pool
+  const LoadedModel* loaded = nullptr;  ///< the model that writes
+  std::shared_ptr<PagedPool> pool;      ///< empty, with num_story_blocks() blocks at least
+  Attention attention;                  ///< for forward() over sequences of the pool
   /// A contiguous cache for so many tokens, and the attention that reads it: a sequence alone.
   std::function<std::unique_ptr<SequenceState>(std::int64_t)> make_solo_cache;
-  Attention solo_attention;
+  Attention solo_attention;          ///< for forward() over that cache
   DType product_dtype = DType::f32;  ///< as for logits_atol()
   BlockTrace* trace = nullptr;       ///< if not null, hears every step
 };

@@ -12,16 +12,16 @@ enum class Scale { linear, log };
 
 /// One axis; its range comes from the data.
 struct Axis {
-  std::string label;  ///< quantity and unit, e.g. "cached tokens"
-  Scale scale = Scale::linear;
+  std::string label;            ///< quantity and unit, e.g. "cached tokens"
+  Scale scale = Scale::linear;  ///< linear or logarithmic
 };
 
 /// One set of points. A point that is not finite, or not positive on a log axis, is left out and
 /// interrupts the line.
 struct Series {
-  std::string name;       ///< as the legend shows it
-  std::vector<double> x;  ///< as many as y
-  std::vector<double> y;
+  std::string name;                ///< as the legend shows it
+  std::vector<double> x;           ///< as many as y
+  std::vector<double> y;           ///< in the order of x
   bool line = true;                ///< join the points in their order
   bool markers = true;             ///< draw each point
   std::vector<std::string> notes;  ///< empty, or one tooltip text a point
@@ -29,14 +29,14 @@ struct Series {
 
 /// What to draw.
 struct Plot {
-  std::string title;
-  Axis x;
-  Axis y;
-  std::vector<Series> series;
+  std::string title;           ///< above the plot
+  Axis x;                      ///< to the right
+  Axis y;                      ///< upwards
+  std::vector<Series> series;  ///< drawn in this order
 };
 
-/// An <svg> element that can stand alone or be put into a page: text and axes are drawn in
-/// currentColor, so they follow the page in dark mode; every point has a <title> tooltip; series
+/// An SVG element that can stand alone or be put into a page: text and axes are drawn in
+/// currentColor, so they follow the page in dark mode; every point has a tooltip; series
 /// differ in colour, marker and dash. Output depends on the arguments only.
 ///
 /// \param plot   the data

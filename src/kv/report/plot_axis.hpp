@@ -10,9 +10,9 @@ namespace kv {
 
 /// An axis with its range and tick marks settled.
 struct AxisLayout {
-  Scale scale = Scale::linear;
-  double low = 0.0;
-  double high = 1.0;
+  Scale scale = Scale::linear;      ///< linear or logarithmic
+  double low = 0.0;                 ///< left or lower end
+  double high = 1.0;                ///< right or upper end
   std::vector<double> ticks;        ///< ascending, within [low, high]
   std::vector<std::string> labels;  ///< one a tick
 

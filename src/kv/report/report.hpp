@@ -17,8 +17,8 @@ struct ChapterReport {
   std::string change;          ///< what it does differently from the one before, in a few words
   std::string model;           ///< the model's name
   std::string device = "cpu";  ///< where attention ran
-  int threads = 1;
-  Generation run;
+  int threads = 1;             ///< of the linear layers
+  Generation run;              ///< what was generated, and what it took
   std::int64_t kv_bytes_per_token = 0;  ///< of the state at the format that was used
   std::int64_t kv_bytes_held = 0;       ///< allocated between two steps
   /// Bytes of K and V that attention has read, where it is known better than from the run's work.
