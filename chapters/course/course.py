@@ -77,7 +77,7 @@ def _check(args):
     outcome = sandbox.run(args.program, [c.name for c in exercise.criteria], limits,
                           course_file.seed())
     result = grade.judge(exercise, outcome)
-    print(report.show([result], 0))
+    print(report.show_one(result, 0))
     if args.what == "answer":
         return 0 if result.state == "pass" else 1
     if args.what == "nothing":

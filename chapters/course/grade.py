@@ -133,11 +133,18 @@ def main():
     parser.add_argument("--build", default="build/default", help=argparse.SUPPRESS)
     args = parser.parse_args()
     try:
-        results = [grade(e, args.build, args.seed) for e in chosen(args.which)]
+        exercises = chosen(args.which)
     except manifest.CourseError as error:
         print(f"kv: {error}", file=sys.stderr)
         return 2
-    print(report.show(results, args.hints))
+    results, chapter = [], ""
+    for exercise in exercises:
+        if exercise.chapter != chapter:
+            chapter = exercise.chapter
+            print(f"\n{chapter}")
+        results.append(grade(exercise, args.build, args.seed))
+        print(report.show_one(results[-1], args.hints), flush=True)
+    print(f"\n{report.total(results)}")
     folder = pathlib.Path(args.build) / "grade"
     _write(folder / "results.json", report.gradescope(results))
     _write(folder / "results.xml", report.junit(results))

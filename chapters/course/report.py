@@ -32,18 +32,15 @@ def _lines_of(result, num_hints):
         yield f"  page: {exercise.page}"
 
 
-def show(results, num_hints=1):
-    """The text for a terminal."""
-    lines, chapter = [], ""
-    for result in results:
-        if result.exercise.chapter != chapter:
-            chapter = result.exercise.chapter
-            lines.append(f"\n{chapter}")
-        lines += _lines_of(result, num_hints)
+def show_one(result, num_hints=1):
+    """What a terminal shows of one exercise."""
+    return "\n".join(_lines_of(result, num_hints))
+
+
+def total(results):
+    """The last line of a terminal."""
     earned = sum(result.points for result in results)
-    most = sum(result.exercise.points for result in results)
-    lines.append(f"\n{earned} of {most} points")
-    return "\n".join(lines)
+    return f"{earned} of {sum(result.exercise.points for result in results)} points"
 
 
 def gradescope(results):
