@@ -5,12 +5,14 @@
 // Source: PTX ISA, sections "ldmatrix", "mma", "cp.async".
 #pragma once
 
+/// \cond
 #ifdef __CUDACC__
 #define KV_PTX_SITE
 #else
 #include "emulator/tensor_core.hpp"
 #define KV_PTX_SITE , const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #endif
+/// \endcond
 
 namespace kv::KV_BACKEND {
 

@@ -1,7 +1,8 @@
 """Turns the Markdown of the repository into pages for Doxygen.
 
 The same files are read on GitHub, so they hold no label, no @ref and no navigation: those are added
-here, in copies. What only the site shows stands in comments, <!-- site: \\snippet FILE REGION -->.
+here, in copies. A line that is nothing but [FILE: REGION](LINK) becomes the quotation of a marked
+region of the source. What only the site shows stands in comments, <!-- site: \\htmlinclude FILE -->.
 """
 
 import dataclasses
@@ -106,6 +107,9 @@ class Converter:
         only_here = re.fullmatch(r"<!-- site: (.+) -->", line.strip())
         if only_here:
             return only_here[1]
+        quoted = re.fullmatch(r"\[`?([\w./-]+\.\w+)`?: ([^\]]+)\]\(([^)]+)\)", line.strip())
+        if quoted:
+            return f"\\snippet {quoted[1]} {quoted[2]}"
         line = re.sub(r"\$`(.+?)`\$", r"\\f$\1\\f$", line)
         line = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", lambda m: self._link(m, page), line)
         return re.sub(r"(?<!\[)`([\w.-]+(?:/[\w.-]+)+)`(?!\])", self._path, line)
@@ -140,7 +144,7 @@ def navigation(before, after):
     """The last line of a page: where it came from and where it goes on. Pairs (label, title)."""
     links = []
     if before:
-        links.append(f"[← {before[1]}](@ref {before[0]})")
+        links.append(f'\\ref {before[0]} "← {before[1]}"')
     if after:
-        links.append(f"[{after[1]} →](@ref {after[0]})")
-    return '\n<div class="chapter-nav">\n\n' + " ".join(links) + "\n\n</div>\n"
+        links.append(f'\\ref {after[0]} "{after[1]} →"')
+    return '\n<div class="chapter-nav">' + " ".join(links) + "</div>\n"

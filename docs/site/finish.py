@@ -1,0 +1,76 @@
+"""finish.py HTML: mends links in what Doxygen has written.
+
+Pages link to source files as source:PATH, since only Doxygen knows the names of their pages: of two
+files of one name it takes in as much of the folder as it needs. And the navigation looks for the
+members of a namespace on the page of their file, where Doxygen has not put them.
+"""
+
+import html
+import pathlib
+import re
+import sys
+
+from pages import ROOT
+
+ENTRY = re.compile(r'(\[ "[^"]*", ")([^"#]+\.html)#(\w+)(")')
+
+
+def source_pages(folder):
+    """The page of each source file, by its path from the root of the repository."""
+    found = {}
+    for path in folder.glob("*_source.html"):
+        text = path.read_text(encoding="utf-8")
+        shown = re.search(r'<div class="title">(.*?)</div>', text)
+        folders = re.findall(r'<li class="navelem">.*?>([^<]+)</a>', text)
+        name = html.unescape(shown[1]).removesuffix(" Source File").strip()
+        if folders and folders[-1] == name:  # where the file has a page of its own
+            folders.pop()
+        name = "/".join([*folders, name])
+        # What is in src/ is shown without that folder, as #include names it.
+        found[name if (ROOT / name).is_file() else f"src/{name}"] = path.name
+    return found
+
+
+def link_sources(folder):
+    known, missing = source_pages(folder), set()
+
+    def target(match):
+        if match[1] not in known:
+            missing.add(match[1])
+        return f'href="{known.get(match[1], "")}"'
+
+    for path in folder.glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        if 'href="source:' in text:
+            path.write_text(re.sub(r'href="source:([^"]+)"', target, text), encoding="utf-8")
+    if missing:
+        sys.exit(f"site: no page for {', '.join(sorted(missing))}")
+
+
+def mend_navigation(folder):
+    anchors = {path.name: set(re.findall(r' (?:id|name)="(\w+)"', path.read_text(encoding="utf-8")))
+               for path in folder.glob("*.html")}
+    place = {anchor: name for name, found in anchors.items() if name.startswith("namespace")
+             for anchor in found}
+
+    def mended(match):
+        page, anchor = match[2], match[3]
+        if anchor in anchors.get(page, ()):
+            return match[0]
+        link = f"{place[anchor]}#{anchor}" if anchor in place else page
+        return f"{match[1]}{link}{match[4]}"
+
+    for path in folder.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        if ENTRY.search(text):
+            path.write_text(ENTRY.sub(mended, text), encoding="utf-8")
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    link_sources(folder)
+    mend_navigation(folder)
+
+
+if __name__ == "__main__":
+    main()

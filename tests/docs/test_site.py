@@ -1,0 +1,139 @@
+"""The generator of the site on small inputs, and its checker on sites with one fault each."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "docs/site")]
+import check_site  # noqa: E402
+import pages  # noqa: E402
+import parts  # noqa: E402
+
+
+class Repository(unittest.TestCase):
+    """A folder with two pages and a source file."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name).resolve()
+        self.write("chapters/00_a/README.md", "# Chapter 0 · A\n\n## The picture\n")
+        self.write("src/kv/x.cpp", "")
+        self.write("notes.csv", "")
+        self.pages = [pages.Page("chapters/00_a/README.md", "chapter_00"),
+                      pages.Page("docs/b.md", "b")]
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def convert(self, body):
+        self.write("docs/b.md", f"# B\n\n{body}\n")
+        self.converter = pages.Converter(self.root, self.pages)
+        return self.converter.convert(self.pages[1])
+
+    def test_links_between_pages_become_references(self):
+        text = self.convert("[zero](../chapters/00_a/README.md) "
+                            "[there](../chapters/00_a/README.md#the-picture) [here](#c)\n\n## C")
+        self.assertIn("[zero](@ref chapter_00)", text)
+        self.assertIn("[there](@ref chapter_00-the-picture)", text)
+        self.assertIn("[here](@ref b-c)", text)
+        self.assertIn("## C {#b-c}", text)
+
+    def test_links_to_files(self):
+        text = self.convert("`src/kv/x.cpp`, `src/kv/none.cpp`, [data](../notes.csv), [web](https://a.b)")
+        self.assertIn('<a href="source:src/kv/x.cpp">src/kv/x.cpp</a>', text)
+        self.assertIn("`src/kv/none.cpp`", text)
+        self.assertIn("[data](files/notes.csv.txt)", text)
+        self.assertEqual(self.converter.linked_files, {"notes.csv"})
+        self.assertIn("[web](https://a.b)", text)
+
+    def test_a_dead_link_is_an_error(self):
+        with self.assertRaisesRegex(pages.SiteError, "docs/b.md: the link gone.md leads nowhere"):
+            self.convert("[gone](gone.md)")
+
+    def test_quotations_equations_and_what_only_the_site_shows(self):
+        text = self.convert("[src/kv/x.cpp: some region](../src/kv/x.cpp)\n\n$`a_b`$\n\n"
+                            "```math\nx\n```\n\n<!-- site: \\htmlinclude w.html -->")
+        self.assertIn("\n\\snippet src/kv/x.cpp some region\n", text)
+        self.assertIn("\\f$a_b\\f$", text)
+        self.assertIn("\\f[\nx\n\\f]", text)
+        self.assertIn("\n\\htmlinclude w.html\n", text)
+
+    def test_code_stays_as_it_is(self):
+        code = "    [not](a-link)\n    # no heading\n\n```\n## none\n[no](link)\n```"
+        self.assertIn(code, self.convert(code))
+
+    def test_a_page_begins_with_its_title(self):
+        self.assertTrue(self.convert("").startswith("# B {#b}\n"))
+        with self.assertRaises(pages.SiteError):
+            pages.title_of("text\n", "docs/b.md")
+
+
+class Parts(unittest.TestCase):
+    def test_slugs_are_those_of_github(self):
+        self.assertEqual(pages.slug("32 : 8 : 1"), "32--8--1")
+        self.assertEqual(pages.slug("Predict, then run"), "predict-then-run")
+
+    def test_the_diff_is_counted_coloured_and_escaped(self):
+        text = parts.diff("same\nold <1>\n", "same\nnew\nmore\n", ["a", "b"])
+        self.assertIn("2 lines added, 1 removed", text)
+        self.assertIn('<span class="removed">-old &lt;1&gt;</span>', text)
+        self.assertIn('<span class="added">+more</span>', text)
+        self.assertIn('<span class="same"> same</span>', text)
+
+    def test_text_is_no_markdown(self):
+        self.assertEqual(parts.inline("a * b <c> `d_e`"), "a * b &lt;c&gt; <code>d_e</code>")
+
+    def test_navigation(self):
+        self.assertIn('\\ref a "← A" \\ref b "B →"', pages.navigation(("a", "A"), ("b", "B")))
+        self.assertNotIn("←", pages.navigation(None, ("b", "B")))
+
+
+class Checker(unittest.TestCase):
+    GOOD = '<h1 id="top">x</h1><a href="#top">a</a><a href="https://web">b</a>' \
+           '<a href="b.html#there">c</a><img src="p.svg">'
+
+    def faults(self, index, style=""):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "index.html").write_text(index)
+            (root / "b.html").write_text('<p id="there"></p>')
+            (root / "p.svg").write_text("<svg/>")
+            (root / "s.css").write_text(style)
+            return list(check_site.Site(folder).faults())
+
+    def test_a_good_site_has_no_faults(self):
+        self.assertEqual(self.faults(self.GOOD, "a { background: url('p.svg') }"), [])
+
+    def test_each_fault_is_found(self):
+        for addition, fault in [
+            ('<a href="c.html">', "index.html: c.html: no such file"),
+            ('<a href="#c">', "index.html: #c: no such anchor"),
+            ('<a href="b.html#c">', "index.html: b.html#c: no such anchor"),
+            ('<a href="../c.html">', "index.html: ../c.html: leads out of the site"),
+            ('<a href="source:x">', "neither a page of the site nor a web address"),
+            ('<img src="c.svg">', "index.html: c.svg: no such file"),
+            ('<script src="https://web/x.js"></script>', "asks the network for https://web/x.js"),
+            ('<link href="//web/x.css">', "asks the network for //web/x.css"),
+            ("<p>see @ref x</p>", "'@ref ' is left in the text"),
+            ("<p>\\snippet a b</p>", "'\\snippet' is left in the text"),
+        ]:
+            with self.subTest(addition):
+                found = self.faults(self.GOOD + addition)
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(fault, found[0])
+
+    def test_code_may_show_commands(self):
+        self.assertEqual(self.faults(self.GOOD + "<code>\\snippet</code>"), [])
+
+    def test_styles_may_not_ask_the_network(self):
+        self.assertEqual(len(self.faults(self.GOOD, "@import 'https://web/x.css';")), 1)
+        self.assertEqual(len(self.faults(self.GOOD, "a { background: url(//web/x.png) }")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
