@@ -9,6 +9,8 @@ import dataclasses
 import pathlib
 import re
 
+import glossary
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -82,6 +84,8 @@ class Converter:
         self.root = root
         self.pages = page_list(root) if pages is None else pages
         self.by_source = {page.source: page for page in self.pages}
+        words = root / glossary.SOURCE
+        self.terms = glossary.terms(words.read_text(encoding="utf-8")) if words.exists() else {}
         self.linked_files = set()  # repository files that the site has to carry along
 
     def text_of(self, page):
@@ -91,6 +95,7 @@ class Converter:
         """The page as Doxygen reads it, without what other generators add."""
         text = self.text_of(page)
         title = title_of(text, page.source)
+        self.linker = glossary.Linker(self.terms)
         lines = []
         for line, is_prose in prose_lines(text):
             lines.append(self._prose(line, page) if is_prose else line)
@@ -112,7 +117,10 @@ class Converter:
             return f"\\snippet {quoted[1]} {quoted[2]}"
         line = re.sub(r"\$`(.+?)`\$", r"\\f$\1\\f$", line)
         line = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", lambda m: self._link(m, page), line)
-        return re.sub(r"(?<!\[)`([\w.-]+(?:/[\w.-]+)+)`(?!\])", self._path, line)
+        line = re.sub(r"(?<!\[)`([\w.-]+(?:/[\w.-]+)+)`(?!\])", self._path, line)
+        if page.source == glossary.SOURCE:
+            return glossary.add_anchors(line)
+        return self.linker.link(line) if page.label.startswith("chapter") else line
 
     def _link(self, match, page):
         text, target = match[1], match[2]

@@ -8,6 +8,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "docs/site")]
 import check_site  # noqa: E402
+import glossary  # noqa: E402
 import pages  # noqa: E402
 import parts  # noqa: E402
 
@@ -91,6 +92,31 @@ class Parts(unittest.TestCase):
     def test_navigation(self):
         self.assertIn('\\ref a "← A" \\ref b "B →"', pages.navigation(("a", "A"), ("b", "B")))
         self.assertNotIn("←", pages.navigation(None, ("b", "B")))
+
+
+class Glossary(unittest.TestCase):
+    TABLE = "| term | meaning |\n|---|---|\n| block | tokens |\n| MHA, GQA | heads |\n| row | numbers |\n"
+
+    def linker(self):
+        return glossary.Linker(glossary.terms(self.TABLE))
+
+    def test_terms_and_anchors(self):
+        self.assertEqual(glossary.terms(self.TABLE), {"block": "term-block", "MHA": "term-mha-gqa",
+                                                      "GQA": "term-mha-gqa", "row": "term-row"})
+        self.assertEqual(glossary.add_anchors("| block | tokens |"),
+                         '| <a class="anchor" id="term-block"></a>block | tokens |')
+        self.assertEqual(glossary.add_anchors("|---|---|"), "|---|---|")
+
+    def test_the_first_use_is_linked_and_no_other(self):
+        linker = self.linker()
+        self.assertEqual(linker.link("two blocks, a block"),
+                         'two <a class="term" href="glossary.html#term-block">blocks</a>, a block')
+        self.assertEqual(linker.link("block"), "block")
+
+    def test_only_whole_words_of_running_text(self):
+        for text in ("`block`", "[a block](@ref x)", "<b title='block'>", "\\f$block\\f$", "num_block",
+                     "block-wise", "a row"):
+            self.assertEqual(self.linker().link(text), text)
 
 
 class Checker(unittest.TestCase):
