@@ -77,7 +77,7 @@ def generate(folder):
         text = converter.convert(page)
         if page.label.startswith("chapter"):
             text = chapter(text, page, converter.pages[i - 1], parts_folder)
-        if page.label == "index":
+        if page.label in ("index", "text_search"):
             text = text.replace("[TOC]\n", "")
         if page.label == "test":
             text += quiz_section(page, ROOT / TEST, "./kv quiz test", parts_folder)

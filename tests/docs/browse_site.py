@@ -1,5 +1,6 @@
 """browse_site.py HTML [--all]: opens the written pages and some others in Chromium, at 1280 and
-390 pixels, in light and in dark: no error, no request beyond the disk, no equation that failed, nothing wider than the page.
+390 pixels, in light and in dark: no error, no request beyond the disk, no equation that failed,
+nothing wider than the page.
 
 Needs chromium-driver and python3-selenium; without them it says so and ends with status 4.
 """
@@ -75,6 +76,24 @@ def faults(browser, path, width, scheme):
             yield f"asks for {url}"
 
 
+# What is searched in the text, and a link that must be among the answers; None: no answer.
+SEARCHES = (("second owner", None), ("copy-on-write", "chapter_05.html"),
+            ("ridge operations", "glossary.html#glossary-gpu-and-cost"), ("bottom-rightest", None))
+
+
+def search_faults(browser, folder):
+    page = (folder / "text_search.html").as_uri()
+    for words, expected in SEARCHES:
+        browser.get(page + "?q=" + words.replace(" ", "+"))
+        links = browser.execute_script(
+            "return [...document.querySelectorAll('#text-search-results a')]"
+            ".map(a => a.getAttribute('href'))")
+        if expected is None and links:
+            yield f"search for '{words}': {len(links)} answers, none is expected"
+        if expected is not None and not any(link.startswith(expected) for link in links):
+            yield f"search for '{words}': {expected} is not among {links}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("html", type=pathlib.Path)
@@ -97,6 +116,9 @@ def main():
                     for fault in faults(browser, path, width, scheme):
                         print(f"{path.name}, {width} px, {scheme}: {fault}")
                         num_faults += 1
+        for fault in search_faults(browser, folder):
+            print(fault)
+            num_faults += 1
     finally:
         browser.quit()
     print(f"{len(paths)} pages, {num_faults} faults")

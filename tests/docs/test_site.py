@@ -11,6 +11,7 @@ import check_site  # noqa: E402
 import glossary  # noqa: E402
 import pages  # noqa: E402
 import parts  # noqa: E402
+import text_index  # noqa: E402
 
 
 class Repository(unittest.TestCase):
@@ -117,6 +118,19 @@ class Glossary(unittest.TestCase):
         for text in ("`block`", "[a block](@ref x)", "<b title='block'>", "\\f$block\\f$", "num_block",
                      "block-wise", "a row"):
             self.assertEqual(self.linker().link(text), text)
+
+
+class TextIndex(unittest.TestCase):
+    def test_sections_of_the_content_and_nothing_else(self):
+        page = """<div id="top">menu</div><div class="header"><div class="title">T</div></div>
+<div class="contents"><div class="toc"><div>list</div>of contents</div><p>first <b>words</b></p>
+<h1><a class="anchor" id="t-one"></a>One</h1><p>second</p><script>let x;</script>
+<h2><a class="anchor" id="t-two"></a>Two</h2><div class="fragment"><div class="line">code</div></div>
+<div class="chapter-nav">next</div></div><div>footer</div>"""
+        self.assertEqual(list(text_index.entries("t.html", page)), [
+            ["T", "", "t.html", "first words"],
+            ["T", "One", "t.html#t-one", "second"],
+            ["T", "Two", "t.html#t-two", "code"]])
 
 
 class Checker(unittest.TestCase):
