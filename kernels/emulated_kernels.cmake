@@ -4,6 +4,7 @@
 #
 # A small C++ file includes each kernel file: so one directory can also give it to nvcc, for which
 # the file's language must stay CUDA.
+set(KV_KERNEL_DEBUG -g CACHE STRING "Debug information of the emulated kernels; -g1: lines alone")
 function(kv_emulated_kernels name)
   foreach(build emulated checked)
     set(wrappers)
@@ -28,7 +29,7 @@ function(kv_emulated_kernels name)
     # Debug information: a report names the line. Version 4, since addr2line names the wrong file in
     # some tables of version 5.
     target_compile_options(${name}_${build} PRIVATE
-      -fno-strict-aliasing -ffp-contract=fast -g -gdwarf-4)
+      -fno-strict-aliasing -ffp-contract=fast -gdwarf-4 ${KV_KERNEL_DEBUG})
   endforeach()
   target_link_libraries(${name}_emulated PRIVATE kv_flags)
   target_compile_definitions(${name}_checked PRIVATE KV_EMULATOR_CHECKED)
