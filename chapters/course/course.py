@@ -48,6 +48,7 @@ def _cmake(args):
         _write(out / "nothing" / f"{exercise.id}{suffix}", starters.does_nothing(exercise))
         if exercise.kind == "function":
             _write(out / "stand_in" / f"{exercise.id}.cpp", starters.stand_in(exercise))
+            _write(out / "gap" / f"{exercise.id}.cpp", starters.gap(exercise))
         line = starters.cmake_line(exercise)
         lines.append(line)
         try:

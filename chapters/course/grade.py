@@ -3,6 +3,8 @@
 import argparse
 import dataclasses
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 
@@ -48,11 +50,32 @@ def judge(exercise, outcome):
     return Result(exercise, state, earned, details)
 
 
-def _build(build, targets, log):
-    done = subprocess.run(["cmake", "--build", build, "--target", *targets], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    log.write_text(done.stdout)
-    return done.returncode == 0, done.stdout
+# A student's file: `#include "/dev/zero"` and `.space` take what they can get.
+BUILD_SECONDS = 600
+_BUILD_MEMORY = 4096 * sandbox.MEGABYTE  # of one process
+_BUILD_FILE = 512 * sandbox.MEGABYTE
+
+
+def _limit_build():
+    """Runs in the new process before the build of a student's file."""
+    for what, most in ((resource.RLIMIT_AS, _BUILD_MEMORY), (resource.RLIMIT_FSIZE, _BUILD_FILE)):
+        resource.setrlimit(what, (most, most))
+
+
+def _build(build, targets, log, seconds=None):
+    """Whether it was built, and what the compiler said. With `seconds` it is limited."""
+    sandbox.adopt_orphans()
+    with log.open("wb") as out:  # no pipe: what is left of an ended build may hold it open
+        try:
+            done = subprocess.run(["cmake", "--build", build, "--target", *targets], check=False,
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                  timeout=seconds, preexec_fn=_limit_build if seconds else None)
+            built, why = done.returncode == 0, ""
+        except subprocess.TimeoutExpired:
+            built, why = False, f"error: it was not built within {seconds} s\n"
+        finally:
+            sandbox.end_all_children()
+    return built, why + log.read_text(encoding="utf-8", errors="replace")
 
 
 def _compiler_words(output, exercise):
@@ -67,7 +90,10 @@ def missing(exercise, build, root=manifest.ROOT):
     """What keeps an exercise from being graded, or ''."""
     if not (root / exercise.tests).exists():
         return f"{exercise.tests} is missing: take it from where you have the course from"
-    if not (root / exercise.file).exists():
+    file = root / exercise.file
+    if file.is_symlink() or file.exists() and not file.is_file():
+        return f"{exercise.file} is no plain file"
+    if not file.exists():
         return f"{exercise.file} is missing: ./kv course starters writes it anew"
     blocked = pathlib.Path(build) / "tests/course/generated/blocked" / exercise.id
     if blocked.exists():
@@ -85,13 +111,12 @@ def grade(exercise, build, seed=1):
     log = folder / f"{exercise.id}.log"
     # First what is not the student's: if that fails, it is not the student's failure.
     needs = ["course_main", f"course_tests_{exercise.id}", "kv_core"]
-    if exercise.kind == "kernel":
-        needs.append("kv_kernels")
+    needs.append("kv_kernels" if exercise.kind == "kernel" else f"course_gap_{exercise.id}")
     built, output = _build(build, needs, log)
     if not built:
         return _nothing(exercise, "blocked", f"the course itself does not build, see {log}\n"
                         + _compiler_words(output, exercise))
-    built, output = _build(build, [f"grade_{exercise.id}"], log)
+    built, output = _build(build, [f"grade_{exercise.id}"], log, BUILD_SECONDS)
     if not built:
         return _nothing(exercise, "does not compile", _compiler_words(output, exercise))
     program = pathlib.Path(build) / "bin" / f"grade_{exercise.id}"
@@ -119,10 +144,12 @@ def status(results):
 
 def _write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
 
 
 def main():
+    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not have every letter
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the student's program as well
     parser = argparse.ArgumentParser(prog="./kv grade", description=__doc__)
     parser.add_argument("which", nargs="?", default="", metavar="NN or NN_NAME",
                         help="a chapter or an exercise; all when left out")
@@ -137,6 +164,9 @@ def main():
     except manifest.CourseError as error:
         print(f"kv: {error}", file=sys.stderr)
         return 2
+    folder = pathlib.Path(args.build) / "grade"
+    for name in ("results.json", "results.xml"):  # of whoever was graded before
+        (folder / name).unlink(missing_ok=True)
     results, chapter = [], ""
     for exercise in exercises:
         if exercise.chapter != chapter:
@@ -145,7 +175,6 @@ def main():
         results.append(grade(exercise, args.build, args.seed))
         print(report.show_one(results[-1], args.hints), flush=True)
     print(f"\n{report.total(results)}")
-    folder = pathlib.Path(args.build) / "grade"
     _write(folder / "results.json", report.gradescope(results))
     _write(folder / "results.xml", report.junit(results))
     print(f"written: {folder / 'results.json'} (Gradescope), {folder / 'results.xml'} (JUnit)")

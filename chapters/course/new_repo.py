@@ -194,6 +194,11 @@ def _write_own_files(plan, mine):
     (root / "tests/CMakeLists.txt").write_text("add_subdirectory(course)\n")
     (root / "tests/course/exercises.cmake").write_text(
         "\n".join(starters.cmake_line(e) for e in mine) + "\n")
+    for exercise in mine:
+        if exercise.kind == "function":
+            path = root / f"tests/course/gap/{exercise.id}.cpp"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(starters.gap(exercise))
     # Where a region is taken out, what only it used is left: no error here.
     for path in root.rglob("CMakeLists.txt"):
         path.write_text(path.read_text().replace(" -Werror", ""))

@@ -2,9 +2,18 @@
 
 import json
 import textwrap
+import unicodedata
 from xml.sax.saxutils import escape, quoteattr
 
 _WIDTH = 96
+_MOST_LETTERS = 4000  # of what a student's program or the compiler says of one case
+
+
+def plain(text):
+    """Text of a student's program as it may stand in a terminal, in JSON and in XML: no control
+    characters, no halves of letters, no end of it far away."""
+    kept = "".join(c for c in text[:_MOST_LETTERS] if c in "\n\t" or unicodedata.category(c)[0] != "C")
+    return kept + ("\n..." if len(text) > _MOST_LETTERS else "")
 
 
 def _wrapped(text, indent):
@@ -17,13 +26,13 @@ def _lines_of(result, num_hints):
           f"{exercise.title}"
     if result.state in ("fail", "pass"):
         yield f"  your code was run: {exercise.file}; the reference stands in for all else"
-    for line in result.note.split("\n") if result.note else []:
+    for line in plain(result.note).split("\n") if result.note else []:
         yield f"  {line}"
     if result.state == "fail":
         for criterion in exercise.criteria:
             earned = result.earned[criterion.name]
             yield f"  {earned} of {criterion.points}  {criterion.name}"
-            for line in result.details.get(criterion.name, "").split("\n"):
+            for line in plain(result.details.get(criterion.name, "")).split("\n"):
                 if line:
                     yield f"          {line}"
     if result.state in ("fail", "not done"):
@@ -51,8 +60,8 @@ def gradescope(results):
     tests = []
     for result in results:
         for number, criterion in enumerate(result.exercise.criteria, 1):
-            output = "\n".join(filter(None, [result.state, result.note,
-                                             result.details.get(criterion.name, "")]))
+            output = "\n".join(filter(None, [result.state, plain(result.note),
+                                             plain(result.details.get(criterion.name, ""))]))
             tests.append({"score": result.earned[criterion.name], "max_score": criterion.points,
                           "name": f"{result.exercise.id}: {criterion.name}",
                           "number": f"{result.exercise.id}.{number}", "output": output,
@@ -74,10 +83,10 @@ def junit(results):
                 cases.append(head + "/>")
                 continue
             failures += 1
-            text = "\n".join(filter(None, [result.note, result.details.get(criterion.name, "")]))
-            clean = "".join(c for c in text if c in "\n\t" or c >= " ")
+            text = "\n".join(filter(None, [plain(result.note),
+                                           plain(result.details.get(criterion.name, ""))]))
             cases.append(f"{head}>\n      <failure message={quoteattr(result.state)}>"
-                         f"{escape(clean)}</failure>\n    </testcase>")
+                         f"{escape(text)}</failure>\n    </testcase>")
         suites.append(f'  <testsuite name={quoteattr(exercise.id)} tests="{len(cases)}" '
                       f'failures="{failures}">\n' + "\n".join(cases) + "\n  </testsuite>")
     return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "\n".join(suites) + \

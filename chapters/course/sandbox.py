@@ -65,8 +65,13 @@ def _confine(limits, user, most_tasks):
         os.setuid(user)
 
 
-def _end_all_children():
-    """Ends everything that is left of the program. Orphans have become children of ours."""
+def adopt_orphans():
+    """What a program leaves behind becomes a child of this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_all_children():
+    """Ends everything that is left of a program, after adopt_orphans()."""
     for _ in range(1000):
         children = pathlib.Path("/proc/self/task").glob("*/children")
         pids = [int(pid) for path in children for pid in path.read_text().split()]
@@ -81,15 +86,19 @@ def _end_all_children():
         time.sleep(0.001)
 
 
+def _folder_prefix():
+    return f"kv-grade-{os.getpid()}-"  # another grader may run beside this one
+
+
 def left_behind():
-    """Command lines of programs of exercises that still run."""
+    """Command lines of programs that this process has run and that still run."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if "/kv-grade-" in line:
+        if f"/{_folder_prefix()}" in line:
             found.append(line)
     return found
 
@@ -124,23 +133,51 @@ def _pump(process, results, limits):
 def _why_ended(process):
     status = process.wait()
     if status < 0:
-        return f"it was ended by {signal.Signals(-status).name}"
+        try:
+            return f"it was ended by {signal.Signals(-status).name}"
+        except ValueError:  # a real-time signal has no name
+            return f"it was ended by signal {-status}"
     return f"it ended by itself (status {status}) before its tests did"
 
 
+_MEMBERS = {"case": str, "passed": bool, "assertions": int, "details": str}
+
+
 def _parse(data, key, expected):
-    """The cases of the results, and whether they are whole."""
+    """The cases of the results, and whether they are whole. The student's code can write here too,
+    so nothing is taken for granted."""
     cases, whole = [], False
-    for line in data.decode(errors="replace").splitlines():
+    for line in data.decode(errors="replace").rstrip("\n").split("\n"):
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
+            return cases, False
+        if not isinstance(entry, dict) or whole:
             return cases, False
         if "end" in entry:
             whole = entry == {"end": len(cases), "key": key}
-        else:
+        elif {name: type(value) for name, value in entry.items()} == _MEMBERS:
             cases.append(entry)
+        else:
+            return cases, False
     return cases, whole and sorted(case["case"] for case in cases) == sorted(expected)
+
+
+def _converse(process, key, results, limits):
+    """Gives the key and collects what comes: (results, output, why it ended)."""
+    try:
+        process.stdin.write(f"{key}\n".encode())
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    data, output, why = _pump(process, results, limits)
+    if why:
+        return data, output, why
+    try:
+        process.wait(1)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    return data, output, _why_ended(process)
 
 
 def run(program, expected, limits=Limits(), seed=1):
@@ -148,12 +185,11 @@ def run(program, expected, limits=Limits(), seed=1):
 
     expected: names of the cases that must have run.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     user = NOBODY if os.getuid() == 0 else os.getuid()
     key = secrets.token_hex(16)
     read, write = os.pipe()
-    with tempfile.TemporaryDirectory(prefix="kv-grade-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=_folder_prefix(), ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o777)
         copy = pathlib.Path(folder) / "program"
         shutil.copy(program, copy)
@@ -167,24 +203,13 @@ def run(program, expected, limits=Limits(), seed=1):
                  "LC_ALL": "C.UTF-8"})
         os.close(write)
         try:
-            process.stdin.write(f"{key}\n".encode())
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
-        data, output, why = _pump(process, read, limits)
-        if why:
+            data, output, why = _converse(process, key, read, limits)
+        finally:  # also when the grader itself is interrupted
             process.kill()
-        elif process.poll() is None:
-            try:
-                process.wait(1)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        if not why:
-            why = _why_ended(process)
-        process.stdout.close()
-        os.close(read)
-        process.wait()
-        _end_all_children()
+            process.wait()
+            process.stdout.close()
+            os.close(read)
+            end_all_children()
     cases, complete = _parse(bytes(data), key, expected)
     return Outcome(cases, complete, "" if complete else why,
                    bytes(output).decode(errors="replace"))

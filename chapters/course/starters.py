@@ -1,5 +1,6 @@
 """Writes the files that students fill in, from the marked regions of the reference."""
 
+import dataclasses
 import pathlib
 import textwrap
 
@@ -81,6 +82,15 @@ def stand_in(exercise, root=manifest.ROOT):
     """The reference's function in a file of its own, for the linker to replace."""
     text = (root / exercise.source).read_text()
     return "\n".join(_function_file(exercise, text, True, weak=True))
+
+
+def gap(exercise, root=manifest.ROOT):
+    """Weak definitions that say "not done yet", for what a student's file does not define: the
+    reference must not stand in for the very exercise that is graded."""
+    text = (root / exercise.source).read_text()
+    bare = dataclasses.replace(exercise, context=())  # only bodies use it, and the student's has it
+    return f'#line 1 "{exercise.file}"\n' + \
+        "\n".join(_function_file(bare, text, False, weak=True))
 
 
 def cmake_line(exercise, root=""):

@@ -1,6 +1,7 @@
 """The grader: what counts, what a program may do, what is written and handed in."""
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -56,6 +57,30 @@ class Sandbox(unittest.TestCase):
             self.assertFalse(outcome.complete, body)
             self.assertTrue(outcome.why, body)
 
+    def test_results_of_another_kind_are_no_results(self):
+        for line in ("5", "null", "[]", "{}", "9" * 9000, "[" * 100000,
+                     json.dumps({**case("one"), "case": 5}), json.dumps({**case("one"), "more": 1}),
+                     json.dumps({**case("one"), "passed": "yes"}), result_lines("one", "two")):
+            body = result_lines("one", "two") + f"\ncat >&$1 <<'END'\n{line}\nEND"
+            outcome = run_script(body)
+            self.assertFalse(outcome.complete, line[:80])
+            grade.judge(EXERCISE, outcome)
+
+    def test_lines_end_where_json_says(self):
+        body = f"echo '{json.dumps(case('one', False, 'a' + chr(0x2028)), ensure_ascii=False)}' >&$1\n"
+        body += f"echo '{json.dumps(case('two'))}' >&$1\n" + 'echo "{\\"end\\": 2, \\"key\\": \\"$key\\"}" >&$1'
+        self.assertTrue(run_script(body).complete)
+
+    def test_every_signal_is_named(self):
+        self.assertIn("SIGKILL", run_script("kill -KILL $$").why)
+        self.assertIn("signal 40", run_script("kill -40 $$").why)
+
+    def test_an_interrupted_grader_leaves_nothing(self):
+        with unittest.mock.patch.object(sandbox, "_pump", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                run_script("sleep 61.5")
+        self.assertEqual(sandbox.left_behind(), [])
+
     def test_limits_are_kept_and_named(self):
         self.assertIn("did not end within 1 s", run_script("sleep 60", seconds=1).why)
         self.assertIn("printed more than 1 MiB",
@@ -107,6 +132,29 @@ class Judge(unittest.TestCase):
             self.assertIn("exercise/fork.cpp is missing",
                           grade.missing(EXERCISE, root / "build", root))
 
+    def test_only_a_plain_file_is_built(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name in (EXERCISE.tests, EXERCISE.file):
+                (root / name).parent.mkdir(parents=True)
+            (root / EXERCISE.tests).touch()
+            path = root / EXERCISE.file
+            for make in (lambda: os.mkfifo(path), lambda: path.symlink_to("/etc/passwd")):
+                path.unlink(missing_ok=True)
+                make()
+                self.assertIn("is no plain file", grade.missing(EXERCISE, root / "build", root))
+
+    def test_a_build_ends_in_time_and_its_words_need_not_be_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tool, log = pathlib.Path(folder) / "cmake", pathlib.Path(folder) / "log"
+            tool.write_text("#!/bin/bash\nprintf '\\xff error: x\\n'\nsleep 61.5 &\nsleep 61.5\n")
+            tool.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
+                built, words = grade._build("build", ["x"], log, 1)
+        self.assertFalse(built)
+        self.assertIn("it was not built within 1 s", words)
+        self.assertIn("\ufffd error: x", words)
+
     def test_status_says_full_marks_less_or_not_gradable(self):
         full = self.judge([case("one"), case("two")])
         less = self.judge([case("one"), case("two", False)])
@@ -139,6 +187,17 @@ class Written(unittest.TestCase):
         cases = list(xml.fromstring(report.junit(self.results)).iter("testcase"))
         self.assertEqual([len(list(entry)) for entry in cases], [0, 1])
         self.assertIn('a < b &  "c"', cases[1][0].text)
+
+    def test_no_text_of_a_student_breaks_them(self):
+        strange = "\x1b[2J\0\ud800\ufffe]]>" + "x" * 9000 + "end"
+        for outcome in (sandbox.Outcome([case("one"), case("two", False, strange)], True, "", ""),
+                        sandbox.Outcome([], False, "why", strange)):
+            results = [grade.judge(EXERCISE, outcome)]
+            json.loads(report.gradescope(results).encode())
+            xml.fromstring(report.junit(results).encode())
+            for text in (report.gradescope(results), report.show_one(results[0])):
+                self.assertNotIn("\x1b", text)
+                self.assertLess(len(text), 20000)
 
     def test_the_terminal(self):
         self.assertEqual(report.total(self.results), "2 of 5 points")

@@ -32,6 +32,8 @@ def telling_lines(exercise):
     inside = [line.strip() for name in exercise.regions
               for line in regions.region(text, name, exercise.source)]
     gone = [line.strip() for line in starters.text_of(exercise, False).split("\n")]
+    if exercise.kind == "function":  # the same signatures, marked
+        gone += [line.strip() for line in starters.gap(exercise).split("\n")]
     return {line for line in inside if len(line) > 24 and line not in gone
             and not line.startswith("//")}
 
@@ -76,6 +78,15 @@ class NewRepo(unittest.TestCase):
             self.assertFalse((self.folder / "chapters/course" / name).exists(), name)
         for name, text in texts(self.folder):
             self.assertNotIn("[[wrong]]", text, name)
+
+    def test_nothing_stands_in_for_the_exercise_that_is_graded(self):
+        for exercise in self.mine:
+            path = self.folder / f"tests/course/gap/{exercise.id}.cpp"
+            self.assertEqual(path.exists(), exercise.kind == "function")
+            if path.exists():
+                code = path.read_text().split("namespace kv {")[1]
+                self.assertGreater(code.count("KV_EXERCISE "), 0)
+                self.assertEqual(code.count("KV_EXERCISE "), code.count(regions.TODO))
 
     def test_starters_are_those_of_the_course_with_the_new_points(self):
         for exercise in manifest.exercises(self.folder):
