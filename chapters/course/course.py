@@ -147,7 +147,7 @@ def main():
     args = parser.parse_args()
     try:
         return args.run(args)
-    except manifest.CourseError as error:
+    except (manifest.CourseError, OSError) as error:
         print(f"course: {error}", file=sys.stderr)
         return 2
 

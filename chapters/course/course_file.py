@@ -19,4 +19,8 @@ def read(root=manifest.ROOT):
 
 def seed(root=manifest.ROOT):
     """Of the numbers in the tests: KV_COURSE_SEED, else the class's, else 1."""
-    return int(os.environ.get("KV_COURSE_SEED", read(root).get("seed", 1)))
+    value = os.environ.get("KV_COURSE_SEED", read(root).get("seed", 1))
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise manifest.CourseError(f"the seed is a whole number, not {value!r}") from error

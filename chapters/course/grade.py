@@ -155,12 +155,13 @@ def main():
                         help="a chapter or an exercise; all when left out")
     parser.add_argument("--hints", type=int, choices=(0, 1, 2, 3), default=1,
                         help="hints to show for each exercise that is not passed")
-    parser.add_argument("--seed", type=int, default=course_file.seed(),
+    parser.add_argument("--seed", type=int,
                         help="of the numbers in the tests; the course's when left out")
     parser.add_argument("--build", default="build/default", help=argparse.SUPPRESS)
     args = parser.parse_args()
     try:
         exercises = chosen(args.which)
+        seed = course_file.seed() if args.seed is None else args.seed
     except manifest.CourseError as error:
         print(f"kv: {error}", file=sys.stderr)
         return 2
@@ -172,7 +173,7 @@ def main():
         if exercise.chapter != chapter:
             chapter = exercise.chapter
             print(f"\n{chapter}")
-        results.append(grade(exercise, args.build, args.seed))
+        results.append(grade(exercise, args.build, seed))
         print(report.show_one(results[-1], args.hints), flush=True)
     print(f"\n{report.total(results)}")
     _write(folder / "results.json", report.gradescope(results))

@@ -57,18 +57,20 @@ def point_table(path):
     """P.toml: ["05_fork"] with "criterion" = points; what it does not name keeps its points."""
     try:
         table = tomllib.loads(pathlib.Path(path).read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # not there, not TOML, not text
         raise manifest.CourseError(f"--points {path}: {error}") from error
     known = {e.id: {c.name for c in e.criteria} for e in manifest.exercises()}
     for name, entries in table.items():
         if name not in known:
             raise manifest.CourseError(f"--points {path}: there is no exercise '{name}'")
+        if not isinstance(entries, dict):
+            raise manifest.CourseError(f"--points {path}: write [{name}], then \"criterion\" = points")
         for criterion, points in entries.items():
             if criterion not in known[name]:
                 raise manifest.CourseError(f"--points {path}: {name} has no '{criterion}'")
-            if not isinstance(points, int) or isinstance(points, bool) or points < 1:
+            if not isinstance(points, int) or isinstance(points, bool) or not 1 <= points <= 1000:
                 raise manifest.CourseError(f"--points {path}: {name}: '{criterion}': points are "
-                                           "whole numbers from 1 on")
+                                           "whole numbers from 1 to 1000")
     return table
 
 
@@ -218,8 +220,8 @@ def _kernels_with_gaps():
             if gaps & _includes(path, set(), manifest.ROOT / "kernels")]
 
 
-def _run(*command, cwd=manifest.ROOT):
-    done = subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE,
+def _run(*command, cwd=manifest.ROOT, env=None):
+    done = subprocess.run(command, cwd=cwd, env=env, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise manifest.CourseError(f"{' '.join(map(str, command[:4]))} ... failed:\n"
@@ -257,10 +259,21 @@ def _make_stand_ins(plan):
             _run("objcopy", "--compress-debug-sections", path)
 
 
+def _check(plan):
+    """Before minutes of work: what would fail at its end, or in the hands of students."""
+    if plan.folder.exists() and not (plan.folder.is_dir() and not any(plan.folder.iterdir())):
+        raise manifest.CourseError(f"{plan.folder} is no empty folder")
+    if plan.folder.resolve().is_relative_to(manifest.ROOT):
+        raise manifest.CourseError(f"{plan.folder} is inside the course: choose a folder outside")
+    if not plan.title.strip() or not (plan.title + plan.due).isprintable():
+        raise manifest.CourseError("--title and --due are each one line of text")
+    if not 0 <= plan.seed < 1 << 63:
+        raise manifest.CourseError(f"--seed {plan.seed}: a seed is a whole number from 0 to 2^63 - 1")
+
+
 def write(plan):
     """Writes the repository. \\raises CourseError when the folder is not empty"""
-    if plan.folder.exists() and any(plan.folder.iterdir()):
-        raise manifest.CourseError(f"{plan.folder} is not empty")
+    _check(plan)
     mine = [e for e in manifest.exercises() if e.chapter[:2] in plan.chapters]
     _check_committed(mine)
     plan.folder.mkdir(parents=True, exist_ok=True)
@@ -271,6 +284,6 @@ def write(plan):
     environment = {**os.environ, "GIT_AUTHOR_NAME": "course", "GIT_AUTHOR_EMAIL": "course@invalid",
                    "GIT_COMMITTER_NAME": "course", "GIT_COMMITTER_EMAIL": "course@invalid"}
     for command in (["init", "--quiet", "--initial-branch=main"], ["add", "--all"],
-                    ["commit", "--quiet", "--message", plan.title]):
-        subprocess.run(["git", *command], cwd=plan.folder, env=environment, check=True)
+                    ["commit", "--quiet", "--no-gpg-sign", "--message", plan.title]):
+        _run("git", *command, cwd=plan.folder, env=environment)
     return mine

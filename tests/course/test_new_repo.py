@@ -1,5 +1,6 @@
 """A student's repository: what is in it, and above all what is not."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -116,9 +117,17 @@ class NewRepo(unittest.TestCase):
                 new_repo.chapter_range(bad)
         with self.assertRaises(manifest.CourseError):
             new_repo.write(self.plan)  # the folder is not empty
+        good = dataclasses.replace(self.plan, folder=self.folder / "new")
+        new_repo._check(good)
+        for bad in ({"folder": self.folder / "README.md"}, {"folder": ROOT / "class"}, {"title": " "},
+                    {"title": "two\nlines"}, {"due": "a\tb"}, {"seed": -1}, {"seed": 1 << 63}):
+            with self.assertRaises(manifest.CourseError):
+                new_repo._check(dataclasses.replace(good, **bad))
         with tempfile.TemporaryDirectory() as folder:
             for text in ('[no_such]\n"x" = 1', f'[{self.mine[0].id}]\n"no such" = 1',
-                         f'[{self.mine[0].id}]\n"{self.mine[0].criteria[0].name}" = 0', "]"):
+                         f'[{self.mine[0].id}]\n"{self.mine[0].criteria[0].name}" = 0', "]",
+                         f'[{self.mine[0].id}]\n"{self.mine[0].criteria[0].name}" = 1001',
+                         f'"{self.mine[0].id}" = 3'):
                 path = pathlib.Path(folder) / "p.toml"
                 path.write_text(text)
                 with self.assertRaises(manifest.CourseError):
