@@ -86,6 +86,27 @@ def _compiler_words(output, exercise):
     return "\n".join(lines[first:first + 8])
 
 
+def _defined(file):
+    """(member of a library, symbol) of the functions that an object or a library defines."""
+    lines = subprocess.run(["nm", "-P", "-A", "--defined-only", "--extern-only", file], check=True,
+                           capture_output=True, text=True, errors="replace").stdout.split("\n")
+    words = [line.split() for line in lines]
+    return {(w[0], w[1]) for w in words if len(w) > 2 and w[2] == "T"}
+
+
+def not_defined(exercise, build):
+    """Launchers of a kernel file that the student's does not define. The library has them, and the
+    linker would take those."""
+    if exercise.kind != "kernel":
+        return []  # the starter's functions, marked weak, come before the library's
+    build = pathlib.Path(build)
+    member = f"[{pathlib.Path(exercise.kernel).name}.cpp.o]:"
+    wanted = {symbol for where, symbol in _defined(build / "kernels/libattention_kernels_checked.a")
+              if where.endswith(member)}
+    folder = build / f"tests/course/CMakeFiles/grade_{exercise.id}_code_checked.dir"
+    return sorted(wanted - {symbol for path in folder.rglob("*.o") for _, symbol in _defined(path)})
+
+
 def missing(exercise, build, root=manifest.ROOT):
     """What keeps an exercise from being graded, or ''."""
     if not (root / exercise.tests).exists():
@@ -119,6 +140,8 @@ def grade(exercise, build, seed=1):
     built, output = _build(build, [f"grade_{exercise.id}"], log, BUILD_SECONDS)
     if not built:
         return _nothing(exercise, "does not compile", _compiler_words(output, exercise))
+    if lacking := not_defined(exercise, build):
+        return _nothing(exercise, "fail", f"{exercise.file} does not define {', '.join(lacking)}")
     program = pathlib.Path(build) / "bin" / f"grade_{exercise.id}"
     outcome = sandbox.run(program, [c.name for c in exercise.criteria], seed=seed)
     return judge(exercise, outcome)

@@ -1,5 +1,6 @@
 """The grader: what counts, what a program may do, what is written and handed in."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -154,6 +155,19 @@ class Judge(unittest.TestCase):
         self.assertFalse(built)
         self.assertIn("it was not built within 1 s", words)
         self.assertIn("\ufffd error: x", words)
+
+    def test_a_kernel_file_without_its_launcher_earns_nothing(self):
+        kernel = dataclasses.replace(EXERCISE, kind="kernel", kernel="kernels/cache/copy.cu")
+        member, other = "libattention_kernels_checked.a[copy.cu.cpp.o]:", "lib.a[more.cu.cpp.o]:"
+        library = {(member, "launch_copy"), (other, "launch_more")}
+        with tempfile.TemporaryDirectory() as folder:
+            code = pathlib.Path(folder) / "tests/course/CMakeFiles/grade_05_fork_code_checked.dir"
+            code.mkdir(parents=True)
+            (code / "x.o").touch()
+            for own, lacking in ((set(), ["launch_copy"]), ({("x.o:", "launch_copy")}, [])):
+                with unittest.mock.patch.object(
+                        grade, "_defined", lambda path, own=own: own if path.suffix == ".o" else library):
+                    self.assertEqual(grade.not_defined(kernel, folder), lacking)
 
     def test_status_says_full_marks_less_or_not_gradable(self):
         full = self.judge([case("one"), case("two")])
