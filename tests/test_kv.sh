@@ -274,7 +274,7 @@ touch "$work/repo/chapters/course/"{grade,quiz,submit}.py
 fake python3 '[ "$1" = -c ] || echo "python3 $*"'
 run_kv grade 05_fork --hints 2
 check "status 0" ends_with 0
-check "builds what exercises need" grep -q "target course_main" "$work/calls"
+check "builds what exercises need" grep -q "target course_needs" "$work/calls"
 check "passes words and options on" says "python3 chapters/course/grade.py 05_fork --hints 2"
 run_kv quiz 02 --seed 3
 check "a quiz needs no build" says "python3 chapters/course/quiz.py 02 --seed 3"

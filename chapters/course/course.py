@@ -18,9 +18,12 @@ import wrong
 
 def _starters(args):
     if not args.check:
-        for name in starters.write_all():
+        changed, kept = starters.write_all(force=args.force)
+        for name in changed:
             print(f"wrote {name}")
-        return 0
+        for name in kept:
+            print(f"kept {name}: it has changes that are not committed; --force writes it anew")
+        return 1 if kept else 0
     bad = starters.drifted()
     for name in bad:
         print(f"{name} is not what the reference makes of it; run ./kv course starters")
@@ -121,9 +124,10 @@ def _audit(_):
 
 def main():
     parser = argparse.ArgumentParser(prog="./kv course", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="{starters,new,audit}")
     verb = verbs.add_parser("starters", help="write the files that students fill in")
     verb.add_argument("--check", action="store_true", help="only say which are not up to date")
+    verb.add_argument("--force", action="store_true", help="also those with changes not committed")
     verb.set_defaults(run=_starters)
     verb = verbs.add_parser("new", help="write a student repository, without solutions")
     verb.add_argument("folder", metavar="DIR")

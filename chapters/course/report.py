@@ -6,6 +6,7 @@ import unicodedata
 from xml.sax.saxutils import escape, quoteattr
 
 _WIDTH = 96
+_MOST_LINES = 12
 _MOST_LETTERS = 4000  # of what a student's program or the compiler says of one case
 
 
@@ -32,13 +33,21 @@ def _lines_of(result, num_hints):
         for criterion in exercise.criteria:
             earned = result.earned[criterion.name]
             yield f"  {earned} of {criterion.points}  {criterion.name}"
-            for line in plain(result.details.get(criterion.name, "")).split("\n"):
-                if line:
-                    yield f"          {line}"
+            yield from (f"          {line}" for line in _first_lines(result, criterion.name))
     if result.state in ("fail", "not done"):
         for i in range(num_hints):
             yield _wrapped(f"hint {i + 1}: {exercise.hints[i]}", "  ")
+        if num_hints < len(exercise.hints):
+            yield f"  more hints: ./kv grade {exercise.id} --hints {num_hints + 1}"
         yield f"  page: {exercise.page}"
+
+
+def _first_lines(result, criterion):
+    """What was expected and got, each line once, and not more than a screen can hold."""
+    lines = list(dict.fromkeys(filter(None, plain(result.details.get(criterion, "")).split("\n"))))
+    if len(lines) <= _MOST_LINES:
+        return lines
+    return lines[:_MOST_LINES] + [f"... {len(lines) - _MOST_LINES} lines more"]
 
 
 def show_one(result, num_hints=1):

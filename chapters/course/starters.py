@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import subprocess
 import textwrap
 
 import manifest
@@ -104,17 +105,29 @@ def cmake_line(exercise, root=""):
         f'"{exercise.define}" {pathlib.PurePath(exercise.file).suffix})'
 
 
-def write_all(root=manifest.ROOT):
-    """Writes every starter anew. Returns the files that changed."""
-    changed = []
+def _is_work(path, root):
+    """Whether a starter holds what nobody has committed: somebody's answer."""
+    status = subprocess.run(["git", "status", "--porcelain", "--", path], cwd=root, check=True,
+                            capture_output=True, text=True).stdout
+    return status.startswith((" M", "MM", "AM", "M "))
+
+
+def write_all(root=manifest.ROOT, force=False):
+    """Writes every starter anew, except those that hold somebody's answer unless `force`. Returns
+    the files that changed, and those that were kept."""
+    changed, kept = [], []
     for exercise in manifest.exercises(root):
         path = root / exercise.file
         text = text_of(exercise, False, root)
-        if not path.exists() or path.read_text() != text:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-            changed.append(exercise.file)
-    return changed
+        if path.exists() and path.read_text() == text:
+            continue
+        if path.exists() and not force and _is_work(path, root):
+            kept.append(exercise.file)
+            continue
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        changed.append(exercise.file)
+    return changed, kept
 
 
 def drifted(root=manifest.ROOT):

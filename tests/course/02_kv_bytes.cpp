@@ -4,6 +4,15 @@
 #include "course/support.hpp"
 #include "kv/cost/kv_bytes.hpp"
 
+// How a failed comparison shows them.
+template <>
+struct Catch::StringMaker<kv::KvBytes> {
+  static std::string convert(const kv::KvBytes& bytes) {
+    return "{elements " + std::to_string(bytes.elements) + ", scales " +
+           std::to_string(bytes.scales) + "}";
+  }
+};
+
 namespace {
 
 // Sizes that have no factor in common by accident: a factor that is missing is seen.
@@ -14,6 +23,9 @@ struct Sizes {
     shape.head_dim = 64 * static_cast<int>(kv_course::pick(random, 1, 4));
     context = kv_course::pick(random, 1000, 20000);
     batch = kv_course::pick(random, 2, 12);
+    UNSCOPED_INFO(shape.num_layers << " layers, " << shape.num_kv_heads << " KV heads of "
+                                   << shape.head_dim << ", " << context << " tokens, batch "
+                                   << batch);
   }
 
   std::mt19937_64 random;

@@ -35,6 +35,7 @@ TEST_CASE("the child lists the parent's blocks") {
 
 TEST_CASE("every shared block has one holder more") {
   Parent parent(2, 0);
+  UNSCOPED_INFO("a sequence, its fork, and the fork's fork: three hold each block");
   const kv::BlockTable child = parent.allocator.fork(parent.table);
   const kv::BlockTable grandchild = parent.allocator.fork(child);
   for (const kv::BlockId block : parent.table.blocks)
@@ -49,6 +50,21 @@ TEST_CASE("blocks without tokens are not shared") {
   CHECK(static_cast<std::int64_t>(child.blocks.size()) == filled);
   for (std::size_t i = static_cast<std::size_t>(filled); i < parent.table.blocks.size(); ++i)
     CHECK(parent.allocator.pool().num_holders(parent.table.blocks[i]) == 1);
+}
+
+TEST_CASE("a listener hears of every shared block") {
+  Parent parent(5, 0);
+  struct Shared final : kv::BlockListener {
+    void on_event(const kv::BlockEvent& event) override {
+      if (event.kind == kv::BlockEvent::Kind::share && event.sequence == 7)
+        blocks.push_back(event.block);
+    }
+    std::vector<kv::BlockId> blocks;
+  } shared;
+  parent.allocator.set_listener(&shared);
+  const kv::BlockTable child = parent.allocator.fork(parent.table, 7);
+  parent.allocator.set_listener(nullptr);
+  CHECK(shared.blocks == parent.table.blocks);
 }
 
 TEST_CASE("no block is taken from the pool") {

@@ -5,11 +5,12 @@
 // that each has one holder more. Blocks that are reserved but hold no token yet stay with the
 // parent. Say tell(BlockEvent::Kind::share, sequence, block) for each block that is shared.
 //
-// 5 points:
+// 6 points:
 //   1  the child lists the parent's blocks
 //   2  every shared block has one holder more
 //   1  blocks without tokens are not shared
 //   1  no block is taken from the pool
+//   1  a listener hears of every shared block
 //
 // Page:  chapters/05_paged_cache/README.md
 // Grade: ./kv grade 05_fork
