@@ -42,7 +42,9 @@ def judge(exercise, outcome):
     if not outcome.complete:
         tail = "\n".join(outcome.output.strip().split("\n")[-12:])
         result = _nothing(exercise, "fail", f"{outcome.why}\n{tail}".strip())
-        result.details = details
+        ended = {case["case"] for case in outcome.cases}
+        result.details = {c.name: details.get(c.name, "" if c.name in ended else "not run to its end")
+                          for c in exercise.criteria}
         return result
     passed = {case["case"] for case in outcome.cases if case["passed"]}
     earned = {c.name: c.points if c.name in passed else 0 for c in exercise.criteria}
@@ -80,10 +82,12 @@ def _build(build, targets, log, seconds=None):
 
 def _compiler_words(output, exercise):
     """From the first error in the student's file on, without the commands."""
-    lines = [line.replace(str(manifest.ROOT) + "/", "") for line in output.split("\n")]
+    lines = [line.replace(str(manifest.ROOT) + "/", "") for line in output.split("\n")
+             if not line.startswith("ninja:")]
     first = next((i for i, line in enumerate(lines) if "error:" in line),
                  next((i for i, line in enumerate(lines) if "undefined reference" in line), 0))
-    return "\n".join(lines[first:first + 8])
+    left = len("\n".join(lines[first + 8:]).strip().split("\n"))
+    return "\n".join(lines[first:first + 8] + ([f"... {left} lines more"] if left > 1 else []))
 
 
 def _defined(file):
@@ -115,7 +119,7 @@ def missing(exercise, build, root=manifest.ROOT):
     if file.is_symlink() or file.exists() and not file.is_file():
         return f"{exercise.file} is no plain file"
     if not file.exists():
-        return f"{exercise.file} is missing: ./kv course starters writes it anew"
+        return f"{exercise.file} is missing: git checkout -- {exercise.file}"
     blocked = pathlib.Path(build) / "tests/course/generated/blocked" / exercise.id
     if blocked.exists():
         return blocked.read_text().strip()
@@ -133,18 +137,26 @@ def grade(exercise, build, seed=1):
     # First what is not the student's: if that fails, it is not the student's failure.
     needs = ["course_main", f"course_tests_{exercise.id}", "kv_core"]
     needs.append("kv_kernels" if exercise.kind == "kernel" else f"course_gap_{exercise.id}")
+    if exercise.kind == "kernel" and not (pathlib.Path(build) / "kernels/libkv_kernels.a").exists():
+        print("building the kernels for the emulator: minutes, this once", flush=True)
     built, output = _build(build, needs, log)
     if not built:
         return _nothing(exercise, "blocked", f"the course itself does not build, see {log}\n"
                         + _compiler_words(output, exercise))
     built, output = _build(build, [f"grade_{exercise.id}"], log, BUILD_SECONDS)
     if not built:
-        return _nothing(exercise, "does not compile", _compiler_words(output, exercise))
+        return _nothing(exercise, "does not compile",
+                        f"{_compiler_words(output, exercise)}\nall of it: {log}")
     if lacking := not_defined(exercise, build):
-        return _nothing(exercise, "fail", f"{exercise.file} does not define {', '.join(lacking)}")
+        names = subprocess.run(["c++filt", *lacking], check=True, capture_output=True, text=True)
+        return _nothing(exercise, "fail",
+                        f"{exercise.file} does not define {', '.join(names.stdout.splitlines())}")
     program = pathlib.Path(build) / "bin" / f"grade_{exercise.id}"
     outcome = sandbox.run(program, [c.name for c in exercise.criteria], seed=seed)
-    return judge(exercise, outcome)
+    result = judge(exercise, outcome)
+    if result.state == "fail" and "warning:" in output:
+        result.note = f"{result.note}\nthe compiler warned of something: {log}".strip()
+    return result
 
 
 def chosen(word, root=manifest.ROOT):
@@ -206,4 +218,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nkv: ended by Ctrl-C; nothing was written", file=sys.stderr)
+        sys.exit(130)
