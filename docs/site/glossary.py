@@ -5,8 +5,8 @@ import re
 SOURCE = "docs/glossary.md"
 # Terms that are mostly used as words of everyday English.
 PLAIN_WORDS = {"row", "pass", "state", "position", "context", "norm", "weights"}
-# What is no running text: code, links, tags, equations.
-NOT_TEXT = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|<[^>]*>|\\f\$.*?\\f\$")
+# What is no running text: emphasis, code, links, tags, equations.
+NOT_TEXT = re.compile(r"\*[^*\s][^*]*\*|`[^`]*`|\[[^\]]*\]\([^)]*\)|<[^>]*>|\\f\$.*?\\f\$")
 ROW = re.compile(r"\| ([^|]+) \|")
 
 

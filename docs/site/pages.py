@@ -97,8 +97,10 @@ class Converter:
         text = self.text_of(page)
         title = title_of(text, page.source)
         self.linker = glossary.Linker(self.terms)
+        self.is_bold = False
         lines = []
         for line, is_prose in prose_lines(text):
+            self.is_bold = self.is_bold and bool(line.strip())  # a paragraph's end ends it
             lines.append(self._prose(line, page) if is_prose else line)
         body = "\n".join(lines[1:])
         body = re.sub(r"```math\n(.*?)```", r"\\f[\n\1\\f]", body, flags=re.DOTALL)
@@ -119,6 +121,8 @@ class Converter:
         line = re.sub(r"\$`(.+?)`\$", r"\\f$\1\\f$", line)
         line = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", lambda m: self._link(m, page), line)
         line = re.sub(r"(?<!\[)`([\w.-]+(?:/[\w.-]+)+)`(?!\])", self._path, line)
+        # Doxygen takes ** beside a tag or an equation for stars.
+        line = re.sub(r"`[^`]*`|\*\*", self._bold, line)
         if page.source == glossary.SOURCE:
             return glossary.add_anchors(line)
         return self.linker.link(line) if page.label.startswith("chapter") else line
@@ -137,6 +141,12 @@ class Converter:
         if other:
             return f"[{text}](@ref {anchor(other, fragment) if fragment else other.label})"
         return self._file(name, text)
+
+    def _bold(self, match):
+        if match[0] != "**":
+            return match[0]
+        self.is_bold = not self.is_bold
+        return "<b>" if self.is_bold else "</b>"
 
     def _path(self, match):
         """A path in the text becomes a link to that file."""

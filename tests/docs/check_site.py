@@ -12,7 +12,7 @@ FETCHES = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"
            ("embed", "src"), ("source", "src"), ("video", "src"), ("audio", "src"), ("use", "href"),
            ("image", "href"), ("image", "xlink:href")}
 # What must not be left of the Markdown, in text outside of code.
-LEFT_OVER = re.compile(r"@ref |\\ref |\\snippet|\\f[$\[\]{}]|<!--|\{#[\w-]+\}|source:\w")
+LEFT_OVER = re.compile(r"@ref |\\ref |\\snippet|\\f[$\[\]{}]|<!--|\{#[\w-]+\}|source:\w|(?<!char )\*\*")
 
 
 class Page(html.parser.HTMLParser):

@@ -65,6 +65,10 @@ class Repository(unittest.TestCase):
         self.assertIn("\\f[\nx\n\\f]", text)
         self.assertIn("\n\\htmlinclude w.html\n", text)
 
+    def test_bold_text_over_lines(self):
+        text = self.convert("**one\n$`x`$ two**, `**`\n\n**three")
+        self.assertIn("<b>one\n\\f$x\\f$ two</b>, `**`\n\n<b>three", text)
+
     def test_code_stays_as_it_is(self):
         code = "    [not](a-link)\n    # no heading\n\n```\n## none\n[no](link)\n```"
         self.assertIn(code, self.convert(code))
@@ -116,7 +120,7 @@ class Glossary(unittest.TestCase):
 
     def test_only_whole_words_of_running_text(self):
         for text in ("`block`", "[a block](@ref x)", "<b title='block'>", "\\f$block\\f$", "num_block",
-                     "block-wise", "a row"):
+                     "block-wise", "a row", "*a block*"):
             self.assertEqual(self.linker().link(text), text)
 
 
@@ -160,6 +164,7 @@ class Checker(unittest.TestCase):
             ('<script src="https://web/x.js"></script>', "asks the network for https://web/x.js"),
             ('<link href="//web/x.css">', "asks the network for //web/x.css"),
             ("<p>see @ref x</p>", "'@ref ' is left in the text"),
+            ("<p>a **word</p>", "'**' is left in the text"),
             ("<p>\\snippet a b</p>", "'\\snippet' is left in the text"),
         ]:
             with self.subTest(addition):
