@@ -3,6 +3,7 @@
 calls it. A student's repository has none of it."""
 
 import argparse
+import os
 import pathlib
 import sys
 
@@ -100,9 +101,10 @@ def _check(args):
 
 
 def _new(args):
-    plan = new_repo.Plan(pathlib.Path(args.folder).absolute(), new_repo.chapter_range(args.chapters),
-                         args.seed, new_repo.point_table(args.points) if args.points else {},
-                         args.title, args.due)
+    caller = pathlib.Path(os.environ.get("KV_CALLER", ".")).absolute()
+    points = new_repo.point_table(caller / args.points) if args.points else {}
+    plan = new_repo.Plan(caller / args.folder, new_repo.chapter_range(args.chapters), args.seed,
+                         points, args.title, args.due)
     mine = new_repo.write(plan)
     points = sum(e.points for e in manifest.exercises(plan.folder))
     print(f"{args.folder}: {len(mine)} exercises, {points} points, seed {args.seed}")
