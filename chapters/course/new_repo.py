@@ -276,6 +276,15 @@ def write(plan):
     _check(plan)
     mine = [e for e in manifest.exercises() if e.chapter[:2] in plan.chapters]
     _check_committed(mine)
+    try:
+        _write(plan, mine)
+    except BaseException:
+        shutil.rmtree(plan.folder, ignore_errors=True)  # it was empty before
+        raise
+    return mine
+
+
+def _write(plan, mine):
     plan.folder.mkdir(parents=True, exist_ok=True)
     _copy_tree(plan, mine)
     _set_points(plan)
@@ -286,4 +295,3 @@ def write(plan):
     for command in (["init", "--quiet", "--initial-branch=main"], ["add", "--all"],
                     ["commit", "--quiet", "--no-gpg-sign", "--message", plan.title]):
         _run("git", *command, cwd=plan.folder, env=environment)
-    return mine

@@ -21,6 +21,10 @@ def _head(exercise):
     lines = [f"Chapter {int(exercise.chapter[:2])}, exercise {exercise.name}: {exercise.title}.", ""]
     for paragraph in exercise.task.split("\n\n"):
         lines += textwrap.wrap(paragraph, _WIDTH) + [""]
+    ours = [f"src/{name}" for name in exercise.includes if not name.startswith("<")]
+    if exercise.kind == "function" and ours:
+        lines += textwrap.wrap(f"Declarations, with shapes and errors: {', '.join(ours)}.", _WIDTH)
+        lines.append("")
     end = ["", f"Page:  {exercise.page}", f"Grade: ./kv grade {exercise.id}"]
     return [f"// {line}".rstrip() for line in lines] + _points(exercise) + \
         [f"// {line}".rstrip() for line in end]

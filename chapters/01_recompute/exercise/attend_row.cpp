@@ -6,6 +6,8 @@
 // of the exponentials of the scores. Row j of K and of V begins at j * keys.row_stride. Compute in
 // double precision. Scores may be in the ten thousands.
 //
+// Declarations, with shapes and errors: src/kv/attention/reference.hpp.
+//
 // 7 points:
 //   1  equal keys give the mean of the values
 //   2  weights follow the scaled scores

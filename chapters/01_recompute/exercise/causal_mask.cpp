@@ -5,6 +5,8 @@
 // later only the newest ones. Return how many keys query row t sees; they are the first ones of
 // the sequence. There may be fewer keys than query rows: the first rows then see none.
 //
+// Declarations, with shapes and errors: src/kv/attention/causal.hpp.
+//
 // 5 points:
 //   1  the last row sees every key
 //   1  each row sees one key more than the row before it

@@ -6,6 +6,8 @@
 // text. Nothing is left of it when the step is over. Hand `work` on: it counts what the pass
 // costs, where it is given.
 //
+// Declarations, with shapes and errors: src/kv/generate.hpp, src/kv/cache/contiguous.hpp.
+//
 // 5 points:
 //   2  the logits are those after the whole text
 //   1  every token is a row through the model

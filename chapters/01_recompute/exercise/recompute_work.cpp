@@ -7,6 +7,8 @@
 //
 // triangular(n) and tetrahedral(n) are there to be used. Numbers may be large.
 //
+// Declarations, with shapes and errors: src/kv/cost/work.hpp.
+//
 // 6 points:
 //   2  rows are the sum of all steps
 //   2  products are counted in every query head and layer

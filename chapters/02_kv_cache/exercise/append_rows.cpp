@@ -8,6 +8,8 @@
 // numbers in the cache's format, dtype_. Rows for which there is no room, a negative number of
 // rows or a layer that does not exist are refused by require(), before anything is written.
 //
+// Declarations, with shapes and errors: src/kv/cache/contiguous.hpp, src/kv/cache/store_rows.hpp.
+//
 // 6 points:
 //   2  new rows come behind the committed ones
 //   1  rows appended twice in a pass follow each other

@@ -5,6 +5,8 @@
 // one row through the model. Hand `work` and `attention` on. A state that holds another number of
 // tokens is refused by require().
 //
+// Declarations, with shapes and errors: src/kv/generate.hpp.
+//
 // 7 points:
 //   2  the logits are those of a recomputation
 //   2  exactly one row goes through the model

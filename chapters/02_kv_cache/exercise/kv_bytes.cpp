@@ -11,6 +11,8 @@
 // Throw InputError where a result, or the sum of elements and scales, does not fit 63 bits:
 // times() and plus() notice it.
 //
+// Declarations, with shapes and errors: src/kv/cost/kv_bytes.hpp.
+//
 // 6 points:
 //   1  K and V of every KV head count
 //   2  tokens, layers and sequences multiply

@@ -6,6 +6,8 @@
 // `work` and `attention` on to each pass. A prompt without tokens and a chunk of less than one row
 // are refused by require().
 //
+// Declarations, with shapes and errors: src/kv/generate.hpp.
+//
 // 6 points:
 //   2  the logits are those after the last token
 //   1  no pass has more rows than a chunk

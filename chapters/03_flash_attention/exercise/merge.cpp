@@ -8,6 +8,8 @@
 // A part without keys has lse = -inf and must not change the other. Of two empty parts both
 // factors are 0 and the lse is -inf.
 //
+// Declarations, with shapes and errors: src/kv/attention/online_softmax.hpp.
+//
 // 5 points:
 //   2  two parts make up the whole
 //   1  an empty part is neutral

@@ -7,6 +7,8 @@
 // An empty state is (m, l) = (-inf, 0). A masked score is -inf: it changes nothing, also when it
 // is the first, and the factor is then 1.
 //
+// Declarations, with shapes and errors: src/kv/attention/online_softmax.hpp.
+//
 // 6 points:
 //   2  m is the largest score, l the sum relative to it
 //   2  the result rescales what was accumulated before

@@ -9,6 +9,8 @@
 // What one vector takes is in the format: element_bytes(head_dim) and, for a quantised cache,
 // scale_bytes_of(head_dim).
 //
+// Declarations, with shapes and errors: src/kv/cost/shared_heads.hpp.
+//
 // 6 points:
 //   2  K and V of each KV head are read once
 //   2  each query head meets every key and value

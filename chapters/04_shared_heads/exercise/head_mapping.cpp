@@ -5,6 +5,8 @@
 // neighbours. Write how many query heads a group has, and which KV head query head h reads (both
 // count from 0).
 //
+// Declarations, with shapes and errors: src/kv/config.hpp.
+//
 // 5 points:
 //   2  the query heads of a group are neighbours
 //   1  every KV head serves equally many query heads

@@ -8,6 +8,8 @@
 // dequantize_row(w, r, row) widens row r of the old projection, whatever its format, into d_model
 // floats.
 //
+// Declarations, with shapes and errors: src/kv/model/dequantize.hpp, src/kv/model/pool_heads.hpp.
+//
 // 5 points:
 //   2  a row is the mean of one row of each head
 //   1  the heads that are pooled are neighbours

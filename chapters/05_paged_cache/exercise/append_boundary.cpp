@@ -14,6 +14,8 @@
 // tell(BlockEvent::Kind::exhausted, sequence, -1) and return false. A table of another block size
 // and fewer than 0 or more than kMostTokens tokens are refused with require().
 //
+// Declarations, with shapes and errors: src/kv/cache/block_allocator.hpp, src/kv/check.hpp.
+//
 // 8 points:
 //   2  a block is taken at the first token behind a full one, not before
 //   1  no two tokens share a slot

@@ -10,6 +10,8 @@
 // block, old block). Return the old block; reserve(), which calls both, releases it when it has
 // taken all its blocks.
 //
+// Declarations, with shapes and errors: src/kv/cache/block_allocator.hpp.
+//
 // 8 points:
 //   2  exactly one block is copied, by the first that writes
 //   1  only the tokens in use are copied

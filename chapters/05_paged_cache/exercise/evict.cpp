@@ -8,6 +8,8 @@
 // Forget it everywhere: in by_key_, where other blocks may have the same key, in by_use_, in its
 // parent's num_children, and in its own entry, which becomes Entry{}.
 //
+// Declarations, with shapes and errors: src/kv/cache/prefix_index.hpp.
+//
 // 8 points:
 //   2  the least recently used block goes first
 //   2  children go before their parents

@@ -5,6 +5,8 @@
 // that each has one holder more. Blocks that are reserved but hold no token yet stay with the
 // parent. Say tell(BlockEvent::Kind::share, sequence, block) for each block that is shared.
 //
+// Declarations, with shapes and errors: src/kv/cache/block_allocator.hpp.
+//
 // 6 points:
 //   1  the child lists the parent's blocks
 //   2  every shared block has one holder more

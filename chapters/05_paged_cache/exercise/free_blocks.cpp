@@ -7,6 +7,8 @@
 // What nobody holds can neither be shared nor be given back: both are refused with require(), and
 // nothing changes. A block that is given back twice would go to two sequences.
 //
+// Declarations, with shapes and errors: src/kv/cache/block_pool.hpp, src/kv/check.hpp.
+//
 // 7 points:
 //   2  a block stays until its last holder lets go
 //   1  the answer is whether the block has become free

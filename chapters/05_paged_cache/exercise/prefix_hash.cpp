@@ -10,6 +10,8 @@
 // "x" without a tenant is not tenant "x" without an adapter, and "ab", "c" is not "a", "bc".
 // Without any name the salt is 0.
 //
+// Declarations, with shapes and errors: src/kv/cache/prefix_index.hpp.
+//
 // 7 points:
 //   1  the hash of the parent counts
 //   2  every token and its place count

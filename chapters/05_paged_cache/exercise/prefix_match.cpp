@@ -9,6 +9,8 @@
 // blocks of each key, entry(block) what a block holds. Different tokens may have the same key, so
 // a block is the right one only if tokens, parent and salt are the same too.
 //
+// Declarations, with shapes and errors: src/kv/cache/prefix_index.hpp.
+//
 // 9 points:
 //   3  the longest chain of known blocks is found
 //   1  only whole blocks of the prompt are found

@@ -10,6 +10,8 @@
 // are used; or reserved, for tokens that this request will hold; or internal waste, set aside and
 // never used; or rounding, what the allocator took beyond the reservation. Add each to `use`.
 //
+// Declarations, with shapes and errors: src/kv/check.hpp, src/kv/cost/reservation.hpp.
+//
 // 7 points:
 //   1  the longest request decides what all reserve
 //   2  an output is rounded up to a power of two

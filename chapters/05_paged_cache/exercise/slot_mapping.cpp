@@ -7,6 +7,8 @@
 //
 // Ids of blocks have 32 bits, slots have 64: Slot is std::int64_t.
 //
+// Declarations, with shapes and errors: src/kv/cache/block_table.hpp.
+//
 // 6 points:
 //   2  a token lies in its block, at its place
 //   1  the last token of a full block is still in that block

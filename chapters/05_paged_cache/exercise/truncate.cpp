@@ -6,6 +6,8 @@
 // into `freed`, if `freed` is not null. More tokens than there are, or fewer than 0, are refused
 // with require().
 //
+// Declarations, with shapes and errors: src/kv/cache/block_allocator.hpp, src/kv/check.hpp.
+//
 // 7 points:
 //   2  blocks that hold no token go back to the pool
 //   1  a block that still holds a token stays
