@@ -108,8 +108,10 @@ class Site:
 
 def main():
     found = list(Site(sys.argv[1]).faults())
-    for fault in found:
+    for fault in found[:100]:
         print(fault)
+    if len(found) > 100:
+        print(f"and {len(found) - 100} more")
     sys.exit(1 if found else 0)
 
 
