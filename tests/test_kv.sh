@@ -82,7 +82,8 @@ ends_with() { [ "$status" -eq "$1" ]; }
 begin "alone it prints its verbs" debian 12
 run_kv
 check "status 0" ends_with 0
-for word in "run " "test " "bench " "sass " "model NAME"; do check "lists $word" says "$word"; done
+for word in "run " "test " "bench " "sass " "model NAME" "docs " "grade " "quiz " "submit " \
+  "course new"; do check "lists $word" says "$word"; done
 
 begin "what it does not know it refuses" debian 12
 for words in "frobnicate" "run --bogus" "run --prompt" "run extra" "test --prompt x" "bench --fast" "bench --quick" "bench --device" \
@@ -266,6 +267,22 @@ check "and not after that" says "configure: up to date"
 echo 'exit 1' >"$work/repo/tests/bench/gpu.sh"
 run_kv bench --device gpu
 check "a failure is its status" ends_with 1
+
+begin "the site on a bare system" debian 13
+run_kv docs
+check "status 2" ends_with 2
+check "names what it needs" says "doxygen graphviz doxygen-awesome-css libjs-katex"
+check "and no compiler" silent_on "clang"
+
+begin "the site" debian 13
+everything_there
+fake python3 'exit 0'
+mkdir -p "$work/repo/docs/site"
+printf '#!%s\necho "built into $1"\n' "$bash_path" >"$work/repo/docs/site/build.sh"
+chmod +x "$work/repo/docs/site/build.sh"
+run_kv docs
+check "status 0" ends_with 0
+check "builds into the build folder" says "built into build/site"
 
 begin "the coursework" debian 13
 everything_there
