@@ -70,20 +70,47 @@ def adopt_orphans():
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def _descendants():
+    """Processes that this one has started, directly or not, and that are no zombies."""
+    parents = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue  # it has ended meanwhile
+        if state not in "ZX":
+            parents[int(path.parent.name)] = int(parent)
+    found, newest = set(), {os.getpid()}
+    while newest:
+        newest = {pid for pid, parent in parents.items() if parent in newest} - found
+        found |= newest
+    return found
+
+
+def _signal(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
 def end_all_children():
     """Ends everything that is left of a program, after adopt_orphans()."""
-    for _ in range(1000):
-        children = pathlib.Path("/proc/self/task").glob("*/children")
-        pids = [int(pid) for path in children for pid in path.read_text().split()]
-        if not pids:
-            return
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, os.WNOHANG)
-            except (ProcessLookupError, ChildProcessError):
+    for _ in range(100):
+        # First all are stopped: of those that start others faster than they are ended, none starts
+        # any more.
+        stopped = set()
+        while left := _descendants() - stopped:
+            _signal(left, signal.SIGSTOP)
+            stopped |= left
+        _signal(stopped, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        time.sleep(0.001)
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
 
 
 def _folder_prefix():
