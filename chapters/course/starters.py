@@ -98,11 +98,11 @@ def gap(exercise, root=manifest.ROOT):
         "\n".join(_function_file(bare, text, False, weak=True))
 
 
-def cmake_line(exercise, root=""):
-    """How CMake is told of an exercise; paths begin with `root`."""
+def cmake_line(exercise):
+    """How CMake is told of an exercise."""
     header = kernel = ""
     if exercise.kind == "kernel":
-        kernel = f"{root}{exercise.kernel}"
+        kernel = exercise.kernel
         if exercise.kernel != exercise.source:
             header = exercise.source.removeprefix("kernels/")
     return f'kv_exercise({exercise.id} {exercise.kind} {exercise.file} "{kernel}" "{header}" ' \
