@@ -104,6 +104,11 @@ TEST_CASE("family: a record is read, and its losses are averaged over the seeds"
   CHECK_THAT(text, ContainsSubstring("3.550 (3.500 to 3.600)"));
   CHECK(text.find("4,096") < text.find("512"));
 
+  // 0.25 with the seed that both have; the 3.60 of the other seed has nothing to be held against.
+  const std::string cost = kv::family_cost_text(family);
+  CHECK_THAT(cost, ContainsSubstring("0.250 (0.250 to 0.250)"));
+  CHECK_THAT(cost, ContainsSubstring("2.500 (2.500 to 2.500)"));
+
   const auto plots = kv::family_plots(family);
   REQUIRE(plots.size() == 2);
   CHECK_THAT(kv::to_svg(plots), ContainsSubstring("pooled, 1 KV heads, seed 1: 6.0000"));

@@ -48,6 +48,30 @@ std::string cell(const FamilyLoss& loss) {
   return fmt::format("{:.3f} ({:.3f} to {:.3f})", loss.mean, loss.lowest, loss.highest);
 }
 
+FamilyLoss summary(std::span<const double> losses) {
+  FamilyLoss result;
+  for (const double loss : losses) {
+    result.lowest = result.num_seeds == 0 ? loss : std::min(result.lowest, loss);
+    result.highest = result.num_seeds == 0 ? loss : std::max(result.highest, loss);
+    result.mean += loss;
+    ++result.num_seeds;
+  }
+  if (result.num_seeds > 0) result.mean /= result.num_seeds;
+  return result;
+}
+
+// Seed by seed, the losses of one kind and number of heads above those of another.
+FamilyLoss difference(std::span<const FamilyMember> family, const std::string& kind,
+                      int num_kv_heads, const std::string& base_kind, int base_kv_heads) {
+  std::vector<double> differences;
+  for (const FamilyMember& member : family)
+    for (const FamilyMember& base : family)
+      if (member.kind == kind && member.num_kv_heads == num_kv_heads && base.kind == base_kind &&
+          base.num_kv_heads == base_kv_heads && member.seed == base.seed)
+        differences.push_back(member.held_out_loss - base.held_out_loss);
+  return summary(differences);
+}
+
 // The means as a line, or every member as a mark.
 Series series(std::span<const FamilyMember> family, const std::string& kind, bool means) {
   Series result;
@@ -88,17 +112,11 @@ std::vector<FamilyMember> read_family(const std::string& path) {
 
 FamilyLoss family_loss(std::span<const FamilyMember> family, const std::string& kind,
                        int num_kv_heads) {
-  FamilyLoss loss;
-  for (const FamilyMember& member : family) {
-    if (member.kind != kind || member.num_kv_heads != num_kv_heads) continue;
-    const double value = member.held_out_loss;
-    loss.lowest = loss.num_seeds == 0 ? value : std::min(loss.lowest, value);
-    loss.highest = loss.num_seeds == 0 ? value : std::max(loss.highest, value);
-    loss.mean += value;
-    ++loss.num_seeds;
-  }
-  if (loss.num_seeds > 0) loss.mean /= loss.num_seeds;
-  return loss;
+  std::vector<double> losses;
+  for (const FamilyMember& member : family)
+    if (member.kind == kind && member.num_kv_heads == num_kv_heads)
+      losses.push_back(member.held_out_loss);
+  return summary(losses);
 }
 
 std::string family_text(std::span<const FamilyMember> family) {
@@ -110,6 +128,20 @@ std::string family_text(std::span<const FamilyMember> family) {
                    with_thousands(any.num_parameters), cell(family_loss(family, "trained", count)),
                    cell(family_loss(family, "pooled", count)),
                    cell(family_loss(family, "uptrained", count))});
+  }
+  return table.str(2);
+}
+
+std::string family_cost_text(std::span<const FamilyMember> family) {
+  Table table({"KV heads", "trained", "pooled", "uptrained"}, {Align::right});
+  const auto counts = head_counts(family);
+  for (const int count : counts) {
+    if (count == *counts.begin()) continue;
+    const auto cost = [&](const char* kind, const char* base) {
+      return cell(difference(family, kind, count, base, *counts.begin()));
+    };
+    table.add_row({fmt::format("{}", count), cost("trained", "trained"), cost("pooled", "trained"),
+                   cost("uptrained", "uptrained")});
   }
   return table.str(2);
 }

@@ -42,6 +42,11 @@ FamilyLoss family_loss(std::span<const FamilyMember> family, const std::string& 
 /// "mean (lowest to highest)".
 std::string family_text(std::span<const FamilyMember> family);
 
+/// A row for each smaller number of KV heads: how much more it loses than the most heads do with
+/// the same seed, as "mean (lowest to highest)". Trained and pooled are held against trained;
+/// uptrained against uptrained, which has had the same additional steps.
+std::string family_cost_text(std::span<const FamilyMember> family);
+
 /// Held-out loss against KV bytes per token: all kinds, then only those that were trained with
 /// their heads, since losses right after pooling are far above all others.
 std::vector<Plot> family_plots(std::span<const FamilyMember> family);

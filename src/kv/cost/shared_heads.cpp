@@ -244,7 +244,10 @@ void show_shared_heads(const Model& model, const Generation& run, const ChapterO
         out,
         "A small model trained with several numbers of KV heads, held-out loss in nats per token:\n"
         "mean (lowest to highest) over the seeds, recorded by family.py:\n" +
-            family_text(members));
+            family_text(members) +
+            "  How much more than with the most heads, seed by seed (uptrained: than those after "
+            "the same steps):\n" +
+            family_cost_text(members));
   if (!options.svg.empty())
     write_file_atomically("--svg", options.svg, to_svg(family_plots(members)));
   if (!fault.empty()) throw std::runtime_error(fault);

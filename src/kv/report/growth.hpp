@@ -10,7 +10,7 @@
 namespace kv {
 
 /// Prints rows and q.k products up to some output tokens, each counted and by its closed form, and
-/// what a cache would have needed; writes the plot that --svg asks for.
+/// what a cache would have needed, and the time so far; writes the plot that --svg asks for.
 ///
 /// \param run     a finished run of chapter 1
 /// \param config  the model's shape
