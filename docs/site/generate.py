@@ -85,6 +85,8 @@ def generate(folder):
         after = order[i + 1] if i + 1 < len(order) else None
         text += navigation(before, after)
         (pages_folder / f"{page.label}.md").write_text(text, encoding="utf-8")
+    for name, part in converter.parts.items():
+        (parts_folder / name).write_text(part, encoding="utf-8")
     for name in converter.linked_files:
         target = folder / "files" / f"{name}.txt"
         target.parent.mkdir(parents=True, exist_ok=True)

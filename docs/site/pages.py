@@ -2,13 +2,15 @@
 
 The same files are read on GitHub, so they hold no label, no @ref and no navigation: those are added
 here, in copies. A line that is nothing but [FILE: REGION](LINK) becomes the quotation of a marked
-region of the source. What only the site shows stands in comments, <!-- site: \\htmlinclude FILE -->.
+region of the source, a figure a part of the page. What only the site shows stands in comments,
+<!-- site: \\htmlinclude FILE -->.
 """
 
 import dataclasses
 import pathlib
 import re
 
+import figures
 import glossary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -88,13 +90,19 @@ class Converter:
         words = root / glossary.SOURCE
         self.terms = glossary.terms(words.read_text(encoding="utf-8")) if words.exists() else {}
         self.linked_files = set()  # repository files that the site has to carry along
+        self.parts = {}  # HTML of the figures, by the name of its file
 
     def text_of(self, page):
         return (self.root / page.source).read_text(encoding="utf-8")
 
     def convert(self, page):
         """The page as Doxygen reads it, without what other generators add."""
-        text = self.text_of(page)
+        found = figures.Figures(page, (self.root / page.source).parent)
+        try:
+            text = found.replace(self.text_of(page))
+        except figures.FigureError as error:
+            raise SiteError(str(error)) from None
+        self.parts |= found.parts
         title = title_of(text, page.source)
         self.linker = glossary.Linker(self.terms)
         self.is_bold = False

@@ -7,7 +7,7 @@ import sys
 
 from pages import page_list
 
-SKIPPED = ("script", "style", "noscript", "nav")
+SKIPPED = ("script", "style", "noscript", "nav", "svg")
 
 
 class Sections(html.parser.HTMLParser):

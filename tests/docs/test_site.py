@@ -1,13 +1,16 @@
 """The generator of the site on small inputs, and its checker on sites with one fault each."""
 
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "docs/site")]
 import check_site  # noqa: E402
+import figures  # noqa: E402
 import glossary  # noqa: E402
 import pages  # noqa: E402
 import parts  # noqa: E402
@@ -77,6 +80,71 @@ class Repository(unittest.TestCase):
         self.assertTrue(self.convert("").startswith("# B {#b}\n"))
         with self.assertRaises(pages.SiteError):
             pages.title_of("text\n", "docs/b.md")
+
+
+class Figures(Repository):
+    SVG = """<svg class="drawing" aria-labelledby="title" aria-describedby="desc">
+  <title id="title">Two a &lt; b</title>
+  <desc id="desc">One row
+    and another.</desc>
+  <style>:root { --f: #000; } @media (prefers-color-scheme: dark) { :root { --f: #fff; } }</style>
+  <marker id="head"/><path marker-end="url(#head)"/></svg>
+"""
+    TEXT = "![One row and\nanother.](figures/two_rows.svg)"
+
+    def figure(self, svg, text=TEXT):
+        self.write("docs/figures/two_rows.svg", svg)
+        return self.convert(f"before\n\n{text}\n\nafter")
+
+    def test_a_figure_becomes_a_part_of_the_page(self):
+        text = self.figure(self.SVG)
+        self.assertIn("before\n\n\\htmlinclude[block] b-two-rows.html\n\nafter", text)
+        part = self.converter.parts["b-two-rows.html"]
+        self.assertIn('<figcaption id="b-two-rows-title">Two a &lt; b</figcaption>', part)
+        self.assertIn('aria-labelledby="b-two-rows-title" aria-describedby="b-two-rows-desc"', part)
+        self.assertIn('<marker id="b-two-rows-head"/><path marker-end="url(#b-two-rows-head)"/>', part)
+        self.assertNotIn("<title", part)
+
+    def test_its_colours_follow_the_switch_and_paper_is_light(self):
+        self.figure(self.SVG)
+        part = self.converter.parts["b-two-rows.html"]
+        self.assertIn("html { --f: #000; } @media screen { html.dark-mode { --f: #fff; } }", part)
+
+    def test_faults_are_named(self):
+        for svg, fault in [
+            (self.SVG.replace("another", "a third"), "its <desc> is not the text"),
+            (self.SVG.replace("title", "name"), "has no <title"),
+            (self.SVG.replace("dark) { :root", "dark) { svg"), "in light and in dark"),
+        ]:
+            with self.subTest(fault), self.assertRaisesRegex(
+                    pages.SiteError, f"docs/b.md: figures/two_rows.svg: .*{fault}"):
+                self.figure(svg)
+        with self.assertRaisesRegex(pages.SiteError, "docs/b.md: figures/gone.svg is not there"):
+            self.convert("![text](figures/gone.svg)")
+
+
+class CommittedFigures(unittest.TestCase):
+    PATHS = sorted(pages.ROOT.glob("chapters/*/figures/*.svg"))
+
+    def test_every_chapter_has_one_and_every_one_is_used(self):
+        used = {page.parent / name for page in pages.ROOT.glob("chapters/[0-9][0-9]_*/README.md")
+                for _, name in figures.FIGURE.findall(page.read_text(encoding="utf-8"))}
+        self.assertEqual(set(self.PATHS), used)
+        self.assertEqual({path.parents[1] for path in used},
+                         {page.parent for page in pages.ROOT.glob("chapters/[0-9][0-9]_*/README.md")})
+
+    def test_they_are_small_and_read_alone(self):
+        styles = set()
+        for path in self.PATHS:
+            with self.subTest(path.name):
+                text = path.read_text(encoding="utf-8")
+                drawing = xml.etree.ElementTree.fromstring(text)
+                # Drawn for a narrow window: text of 13 units is no smaller than 11 pixels at 390.
+                self.assertLessEqual(float(drawing.get("viewBox").split()[2]), 400)
+                self.assertLess(len(text), 10_000)
+                self.assertEqual(text.count("http"), 1, "asks for something beside its namespace")
+                styles.add(re.search("<style>.*?</style>", text, re.DOTALL)[0])
+        self.assertEqual(len(styles), 1, "figures of a page share their style")
 
 
 class Parts(unittest.TestCase):
