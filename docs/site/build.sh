@@ -25,6 +25,12 @@ KV_SITE_SOURCE=$(pwd)
 export KV_AWESOME KV_SITE_BUILD KV_SITE_SOURCE
 rm -rf "$KV_SITE_BUILD/html" "$KV_SITE_BUILD/files"
 
+# Doxygen 1.9.8 has given the tab of the groups another name.
+tab=modules
+version=$(doxygen --version | cut -d' ' -f1)
+[ "$(printf '1.9.8\n%s\n' "$version" | sort -V | head -n 1)" != 1.9.8 ] || tab=topics
+sed "s/tab type=\"modules\"/tab type=\"$tab\"/" docs/site/layout.xml > "$KV_SITE_BUILD/layout.xml"
+
 python3 -B docs/site/generate.py "$KV_SITE_BUILD"
 doxygen docs/site/Doxyfile
 
@@ -33,6 +39,7 @@ mkdir -p "$html/katex/fonts"
 cp "$KV_KATEX/katex.js" "$KV_KATEX/katex.css" "$KV_KATEX/contrib/auto-render.js" "$html/katex/"
 cp "$KV_KATEX"/fonts/*.woff2 "$html/katex/fonts/"
 cp -R "$KV_SITE_BUILD/files" "$html/"
+docs/site/widgets/build.sh "$html"
 python3 -B docs/site/finish.py "$html"
 python3 -B docs/site/text_index.py "$html"
 echo "$html/index.html"

@@ -16,3 +16,31 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const box of document.querySelectorAll("div.fragment, table.markdownTable, pre.fragment"))
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
 });
+
+// What answers clicks becomes a button, for readers without a mouse or without sight.
+window.addEventListener("load", () => {
+  function makeButton(element, label) {
+    element.tabIndex = 0;
+    element.setAttribute("role", "button");
+    element.setAttribute("aria-label", label);
+    element.addEventListener("keydown", event => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      element.click();
+    });
+  }
+  const kinds = "doxygen-awesome-dark-mode-toggle, doxygen-awesome-fragment-copy-button";
+  for (const button of document.querySelectorAll(kinds)) makeButton(button, button.title);
+  // Lists of files and classes: the arrow is the button, the pictures beside it do the same.
+  for (const entry of document.querySelectorAll("table.directory td.entry")) {
+    const arrow = entry.querySelector(".arrow[onclick]");
+    if (arrow) makeButton(arrow, "Fold or unfold " + entry.lastElementChild.textContent);
+    for (const icon of entry.querySelectorAll(".icon, .iconfopen, .iconfclosed, .icondoc")) {
+      const link = icon.closest("a") || icon;
+      link.setAttribute("aria-hidden", "true");
+      if (link !== icon) link.tabIndex = -1;
+    }
+  }
+  for (const level of document.querySelectorAll("div.levels span[onclick]"))
+    makeButton(level, "Unfold to level " + level.textContent);
+});

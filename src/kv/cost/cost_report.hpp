@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kv/cost/roofline.hpp"
 #include "kv/report/json.hpp"
@@ -24,6 +25,11 @@ struct CostReport {
   /// \throws InputError when a number does not fit
   CostReport(Workload what, std::string weights_name, std::int64_t tokens_a_block);
 };
+
+/// The GPUs and, behind them, this machine where it was measured.
+/// \param gpus    any number
+/// \param machine or null
+std::vector<Machine> with_machine(std::span<const Machine> gpus, const Machine* machine);
 
 /// The table of sizes, what fits each GPU, and where decode and prefill sit on each roofline.
 ///

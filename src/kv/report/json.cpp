@@ -1,8 +1,8 @@
 #include "kv/report/json.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "kv/check.hpp"
 #include "kv/model/utf8.hpp"
@@ -12,6 +12,7 @@ namespace {
 
 // Source: RFC 8259, section 7.
 std::string quoted(std::string_view text) {
+  constexpr char hex[] = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : to_valid_utf8(text)) {
     switch (c) {
@@ -32,7 +33,7 @@ std::string quoted(std::string_view text) {
         break;
       default:
         if (static_cast<unsigned char>(c) < 0x20)
-          out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+          out += {'\\', 'u', '0', '0', hex[(c >> 4) & 15], hex[c & 15]};
         else
           out += c;
     }
@@ -42,7 +43,16 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-Json::Json(double value) : text_(std::isfinite(value) ? fmt::format("{}", value) : "null") {}
+// Not std::to_chars: the browser runs this too (docs/site/widgets), and its tables are 100 kB.
+Json::Json(double value) : text_("null") {
+  if (!std::isfinite(value)) return;
+  char digits[32];
+  for (int precision = 15; precision <= 17; ++precision) {
+    std::snprintf(digits, sizeof digits, "%.*g", precision, value);
+    if (std::strtod(digits, nullptr) == value) break;  // 17 digits always read back as the same
+  }
+  text_ = digits;
+}
 
 Json::Json(std::string_view value) : text_(quoted(value)) {}
 

@@ -1,9 +1,6 @@
 #include "kv/report/table.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kv/check.hpp"
@@ -12,26 +9,6 @@
 
 namespace kv {
 namespace {
-
-struct Unit {
-  std::int64_t bytes;
-  const char* name;
-};
-
-// The largest unit is the one that memory sizes are compared in; above it thousands are grouped.
-constexpr Unit kDecimal[] = {{1'000'000'000, "GB"}, {1'000'000, "MB"}, {1'000, "kB"}};
-constexpr Unit kBinary[] = {
-    {std::int64_t{1} << 30, "GiB"}, {std::int64_t{1} << 20, "MiB"}, {std::int64_t{1} << 10, "KiB"}};
-
-// Both systems switch units at the same size, so that GB stands beside GiB, never beside MiB.
-std::string in_unit(std::int64_t bytes, const Unit (&units)[3]) {
-  const double size = std::fabs(static_cast<double>(bytes));
-  for (int i = 0; i < 3; ++i)
-    if (size >= static_cast<double>(kDecimal[i].bytes))
-      return four_digits(static_cast<double>(bytes) / static_cast<double>(units[i].bytes)) + " " +
-             units[i].name;
-  return fmt::format("{} B", bytes);
-}
 
 std::string one_line(std::string_view text) {
   std::string out = to_valid_utf8(text);
@@ -46,38 +23,6 @@ void append_cell(std::string& out, const std::string& cell, int width, Align ali
 }
 
 }  // namespace
-
-std::string with_thousands(std::int64_t value) {
-  const std::string digits = std::to_string(value);
-  std::string out;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    const bool inside = i > 0 && digits[i - 1] != '-';
-    if (inside && (digits.size() - i) % 3 == 0) out += ',';
-    out += digits[i];
-  }
-  return out;
-}
-
-std::string four_digits(double value) {
-  if (std::isnan(value)) return "not a number";
-  if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
-  const double size = std::fabs(value);
-  // The limits are those of the rounded number: 9.9996 is written 10.00, not 10.000.
-  if (size < 9.9995) return fmt::format("{:.3f}", value);
-  if (size < 99.995) return fmt::format("{:.2f}", value);
-  if (size < 999.95) return fmt::format("{:.1f}", value);
-  if (size < 9e18) return with_thousands(std::llround(value));
-  return fmt::format("{:.3e}", value);
-}
-
-std::string decimal_bytes(std::int64_t bytes) { return in_unit(bytes, kDecimal); }
-
-std::string binary_bytes(std::int64_t bytes) { return in_unit(bytes, kBinary); }
-
-std::string format_bytes(std::int64_t bytes) {
-  if (bytes > -1000 && bytes < 1000) return fmt::format("{} B", bytes);
-  return decimal_bytes(bytes) + " (" + binary_bytes(bytes) + ")";
-}
 
 Table::Table(std::vector<std::string> headers, std::vector<Align> aligns)
     : headers_(std::move(headers)), aligns_(std::move(aligns)) {

@@ -1,0 +1,90 @@
+// The KV-memory calculator: what kv_calculator prints, for a published model or a shape of one's own.
+"use strict";
+
+KvWidgets.add("calculator", (root, call) => {
+  const {element, show, numbers, withThousands, decimalBytes, binaryBytes, fourDigits} = KvWidgets;
+  const form = root.querySelector("form"), own = root.querySelector(".calculator-shape");
+  const {models, formats} = call("choices");
+
+  function fill(select, names, chosen) {
+    select.replaceChildren(...names.map((name, index) => element("option", {value: index}, name)));
+    select.value = names.indexOf(chosen);
+  }
+  fill(form.elements.model, [...models.map(model => model.name), "a shape of your own"], "llama-3-8b");
+  fill(form.elements.dtype, formats, "fp16");
+  fill(form.elements.weights_dtype, formats, "fp16");
+
+  function calculate() {
+    const v = numbers(form);
+    const rest = [v.dtype, v.weights_dtype, v.context, v.batch, v.block_size];
+    if (v.model < models.length) return call("calculate_model", v.model, ...rest);
+    return call("calculate_shape", v.layers, v.q_heads, v.kv_heads, v.head_dim,
+                v.billions * 1e9, ...rest);
+  }
+
+  const cell = (text, key) =>
+    element("td", key ? {class: "number", "data-value": key} : {class: "number"}, text);
+  const row = (name, ...cells) => element("tr", {}, element("th", {scope: "row"}, name), ...cells);
+  const table = (heads, rows) => element("table", {class: "markdownTable"},
+    element("thead", {}, element("tr", {}, ...heads.map((head, i) =>
+      element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head)))),
+    element("tbody", {}, ...rows));
+
+  function sizes(r) {
+    const size = (name, key, bytes) => row(
+      name, cell(withThousands(bytes), key), cell(decimalBytes(bytes)), cell(binaryBytes(bytes)));
+    return table(["", "bytes", "GB = 10⁹", "GiB = 2³⁰"], [
+      size("a token", "kv_bytes_per_token", r.kv_bytes_per_token),
+      size(`a sequence of ${withThousands(r.context)}`, "kv_bytes_per_sequence", r.kv_bytes_per_sequence),
+      size(`a batch of ${withThousands(r.batch)}`, "kv_bytes_total", r.kv_bytes_total),
+      size(`weights (${r.weights_dtype})`, "weight_bytes", r.weight_bytes)]);
+  }
+
+  // Weights and caches as parts of a card's memory; what does not fit runs out of the picture.
+  function bar(device, r) {
+    const part = bytes => Math.min(100, 100 * bytes / device.memory_bytes);
+    const weights = part(r.weight_bytes), caches = Math.min(part(r.kv_bytes_total), 100 - weights);
+    const over = r.weight_bytes + r.kv_bytes_total > device.memory_bytes;
+    const words = over ? "does not fit" : "fits";
+    return element("svg", {viewBox: "0 0 160 14", width: 160, height: 14, role: "img",
+                           "aria-label": `weights and caches: ${words}`},
+      element("rect", {x: 0, y: 1, width: 1.6 * weights, height: 12, class: "widget-weights"}),
+      element("rect", {x: 1.6 * weights, y: 1, width: 1.6 * caches, height: 12, class: "widget-cache"}),
+      element("rect", {x: 0.5, y: 1, width: 159, height: 12, class: "widget-frame"}));
+  }
+
+  function devices(r) {
+    const time = seconds => seconds < 1e-3 ? `${fourDigits(seconds * 1e6)} µs`
+      : seconds < 10 ? `${fourDigits(seconds * 1e3)} ms` : `${fourDigits(seconds)} s`;
+    return table(["card", "memory", "weights + batch", "sequences that fit", "decode bound by",
+                  "a step at best", "prefill bound by", "at best"],
+      r.devices.map((device, i) => row(
+        device.name, cell(decimalBytes(device.memory_bytes)), element("td", {}, bar(device, r)),
+        cell(withThousands(device.sequences_that_fit), `fit_${i}`),
+        cell(device.decode.bound_by, `decode_bound_${i}`), cell(time(device.decode.seconds), `decode_${i}`),
+        cell(device.prefill.bound_by, `prefill_bound_${i}`),
+        cell(time(device.prefill.seconds), `prefill_${i}`))));
+  }
+
+  function draw() {
+    const r = calculate();
+    const model = models[numbers(form).model];
+    const about = model ? [`Shape: ${model.source}.`, model.note].filter(Boolean).join(" ")
+                        : "A dense model; all its weights are read in a step.";
+    return [
+      sizes(r), devices(r),
+      element("p", {}, about + " Decode does ",
+              element("strong", {"data-value": "intensity"}, fourDigits(r.decode.intensity)),
+              " operations a byte, prefill ",
+              element("strong", {"data-value": "prefill_intensity"}, fourDigits(r.prefill.intensity)),
+              ". In the bars dark is weights, light the caches of the batch; nothing is set aside for activations.")];
+  }
+
+  function refresh() {
+    own.hidden = numbers(form).model < models.length;
+    show(root, draw);
+  }
+  form.addEventListener("input", refresh);
+  form.addEventListener("submit", event => event.preventDefault());
+  refresh();
+});

@@ -1,0 +1,75 @@
+// What the widgets' functions answer here, compiled by the host's compiler: to be held against what
+// they answer in a page. Reads lines "name number number ..." and prints a JSON object for each.
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kv/report/json.hpp"
+
+extern "C" {
+const char* number_text(double, double);
+const char* choices();
+const char* calculate_model(double, double, double, double, double, double);
+const char* calculate_shape(double, double, double, double, double, double, double, double, double,
+                            double);
+const char* map_heads(double, double, double, double);
+}
+
+namespace {
+
+template <typename... Numbers, std::size_t... I>
+const char* apply(const char* (*function)(Numbers...), const std::vector<double>& given,
+                  std::index_sequence<I...>) {
+  return function(given[I]...);
+}
+
+using Function = std::function<std::string(const std::vector<double>&)>;
+
+template <typename... Numbers>
+Function named(const char* (*function)(Numbers...)) {
+  return [function](const std::vector<double>& given) -> std::string {
+    if (given.size() != sizeof...(Numbers)) return "\"wrong number of arguments\"\n";
+    try {
+      return apply(function, given, std::index_sequence_for<Numbers...>());
+    } catch (const std::exception& error) {
+      kv::Json refused = kv::Json::object();
+      refused.set("error", error.what());
+      return refused.str();
+    }
+  };
+}
+
+const std::map<std::string, Function> functions = {
+    {"number_text", named(number_text)},
+    {"choices", named(choices)},
+    {"calculate_model", named(calculate_model)},
+    {"calculate_shape", named(calculate_shape)},
+    {"map_heads", named(map_heads)},
+};
+
+}  // namespace
+
+int main() {
+  std::string line, separator = "[\n";
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::vector<double> numbers;
+    words >> name;
+    for (std::string number; words >> number;)
+      numbers.push_back(std::strtod(number.c_str(), nullptr));
+    const auto found = functions.find(name);
+    if (found == functions.end()) {
+      std::cerr << "widget_values: no function '" << name << "'\n";
+      return 2;
+    }
+    std::cout << separator << found->second(numbers);
+    separator = ",\n";
+  }
+  std::cout << "]\n";
+}
