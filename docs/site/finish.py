@@ -1,4 +1,4 @@
-"""finish.py HTML: mends links in what Doxygen has written.
+"""finish.py HTML: mends links, and names for readers who listen, in what Doxygen has written.
 
 Pages link to source files as source:PATH, since only Doxygen knows the names of their pages: of two
 files of one name it takes in as much of the folder as it needs. And the navigation looks for the
@@ -10,6 +10,7 @@ import pathlib
 import re
 import sys
 
+import access
 from pages import ROOT
 
 ENTRY = re.compile(r'(\[ "[^"]*", ")([^"#]+\.html)#(\w+)(")')
@@ -70,6 +71,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     link_sources(folder)
     mend_navigation(folder)
+    access.mend(folder)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,12 @@ window.addEventListener("load", () => {
       element.click();
     });
   }
-  const kinds = "doxygen-awesome-dark-mode-toggle, doxygen-awesome-fragment-copy-button";
-  for (const button of document.querySelectorAll(kinds)) makeButton(button, button.title);
+  // The theme may make its buttons later than this.
+  const kinds = ["doxygen-awesome-dark-mode-toggle", "doxygen-awesome-fragment-copy-button"]
+    .map(name => name + ":not([role])").join();
+  const makeButtons = () => document.querySelectorAll(kinds).forEach(button => makeButton(button, button.title));
+  makeButtons();
+  new MutationObserver(makeButtons).observe(document.body, {childList: true, subtree: true});
   // Lists of files and classes: the arrow is the button, the pictures beside it do the same.
   for (const entry of document.querySelectorAll("table.directory td.entry")) {
     const arrow = entry.querySelector(".arrow[onclick]");

@@ -1,28 +1,27 @@
-"""browse_site.py HTML [--all]: opens the written pages and some others in Chromium, at 1280 and
-390 pixels, in light and in dark: no error, no request beyond the disk, no equation that failed,
-nothing wider than the page.
+"""browse_site.py HTML [--all] [PAGE...]: opens pages of the site in Chromium, at 1280 and 390 pixels,
+in light and in dark: no error, no request beyond the disk, no equation that failed, nothing wider than
+the page, no text too faint (WCAG 2.1 AA), nothing without a name or out of the keyboard's reach.
 
-Needs chromium-driver and python3-selenium; without them it says so and ends with status 4.
+Without --all: the written pages and one of each kind of the reference's. Skips as browser.py says.
 """
 
 import argparse
-import json
+import concurrent.futures
 import pathlib
+import queue
 import sys
+import time
 
-try:
-    from selenium import webdriver
-    from selenium.common.exceptions import WebDriverException
-except ImportError:
-    print("skipped: python3-selenium is not here")
-    sys.exit(4)
+from browser import messages, open_browser, outside_requests, set_view
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "docs/site"))
 from pages import page_list  # noqa: E402
 
-REFERENCE = ["files", "namespacekv", "classkv_1_1BlockAllocator", "decoder_8cpp_source"]
-WIDTHS = (1280, 390)
-SCHEMES = ("light", "dark")
+REFERENCE = ["files", "annotated", "functions", "namespacekv", "classkv_1_1BlockAllocator",
+             "decoder_8hpp", "decoder_8cpp_source"]
+# A page is loaded once for each width, in one scheme, and then shown in the other.
+VIEWS = ((1280, ("light", "dark")), (390, ("dark", "light")))
 LOOK = """
 const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 const content = document.getElementById("doc-content");
@@ -34,31 +33,11 @@ return {
   dark: document.documentElement.classList.contains("dark-mode"),
 };
 """
+CONTRAST = (HERE / "contrast.js").read_text(encoding="utf-8")
+ACCESS = (HERE / "access.js").read_text(encoding="utf-8")
 
 
-def open_browser():
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                     "--allow-file-access-from-files"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(options=options)
-
-
-def requests(browser):
-    """Addresses that the page has asked for."""
-    for entry in browser.get_log("performance"):
-        message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent":
-            yield message["params"]["request"]["url"]
-
-
-def faults(browser, path, width, scheme):
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 768})
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-        "features": [{"name": "prefers-color-scheme", "value": scheme}]})
-    browser.get(path.as_uri())
+def look_faults(browser, scheme):
     seen = browser.execute_script(LOOK)
     if seen["wide"] > 0:
         yield f"{seen['wide']} pixels wider than the window"
@@ -68,12 +47,28 @@ def faults(browser, path, width, scheme):
         yield f"{seen['left']} paragraphs with an equation that was not set"
     if seen["dark"] != (scheme == "dark"):
         yield f"is {'dark' if seen['dark'] else 'light'}"
-    for entry in browser.get_log("browser"):
-        if entry["level"] in ("SEVERE", "WARNING"):
-            yield f"console: {entry['message']}"
-    for url in requests(browser):
-        if not url.startswith(("file:", "data:")):
-            yield f"asks for {url}"
+    contrast = browser.execute_script(CONTRAST)
+    if contrast["count"] == 0:
+        yield "has no text"
+    for place, sample, colour, behind, ratio in contrast["faults"]:
+        yield f"contrast {ratio}: {colour} on {behind}: '{sample}' in {place}"
+
+
+def page_faults(browser, path):
+    """What is wrong with a page, as (view, fault)."""
+    for width, schemes in VIEWS:
+        for number, scheme in enumerate(schemes):
+            set_view(browser, width, scheme)
+            if number == 0:
+                browser.get(path.as_uri())
+            for fault in look_faults(browser, scheme):
+                yield f"{width} px, {scheme}", fault
+        for fault in browser.execute_script(ACCESS):
+            yield f"{width} px", fault
+        for message in messages(browser):
+            yield f"{width} px", f"console: {message}"
+        for url in outside_requests(browser):
+            yield f"{width} px", f"asks for {url}"
 
 
 # What is searched in the text, and a link that must be among the answers; None: no answer.
@@ -94,35 +89,48 @@ def search_faults(browser, folder):
             yield f"search for '{words}': {expected} is not among {links}"
 
 
+def browse(waiting):
+    """Faults of the pages that one browser takes from the queue."""
+    found = []
+    browser = open_browser()
+    try:
+        while True:
+            try:
+                path = waiting.get_nowait()
+            except queue.Empty:
+                return found
+            found += [f"{path.name}, {view}: {fault}" for view, fault in page_faults(browser, path)]
+    finally:
+        browser.quit()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("html", type=pathlib.Path)
-    parser.add_argument("--all", action="store_true", help="every page of the site: half an hour")
+    parser.add_argument("pages", nargs="*", help="names of pages, instead of the usual ones")
+    parser.add_argument("--all", action="store_true", help="every page of the site: minutes")
+    parser.add_argument("--jobs", type=int, default=2, help="browsers at the same time")
     arguments = parser.parse_args()
-    folder = arguments.html.resolve()
-    paths = [folder / f"{name}.html" for name in [page.label for page in page_list()] + REFERENCE]
+    folder, start = arguments.html.resolve(), time.monotonic()
+    names = arguments.pages or [page.label for page in page_list()] + REFERENCE
+    paths = [folder / f"{name}.html" for name in names]
     if arguments.all:
         paths = sorted(folder.glob("*.html"))
+    browser = open_browser()
     try:
-        browser = open_browser()
-    except WebDriverException as error:
-        print(f"skipped: no Chromium to drive: {error.msg}")
-        sys.exit(4)
-    num_faults = 0
-    try:
-        for path in paths:
-            for width in WIDTHS:
-                for scheme in SCHEMES:
-                    for fault in faults(browser, path, width, scheme):
-                        print(f"{path.name}, {width} px, {scheme}: {fault}")
-                        num_faults += 1
-        for fault in search_faults(browser, folder):
-            print(fault)
-            num_faults += 1
+        found = list(search_faults(browser, folder))
     finally:
         browser.quit()
-    print(f"{len(paths)} pages, {num_faults} faults")
-    sys.exit(1 if num_faults else 0)
+    waiting = queue.SimpleQueue()
+    for path in paths:
+        waiting.put(path)
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for part in [pool.submit(browse, waiting) for _ in range(arguments.jobs)]:
+            found += part.result()
+    for fault in sorted(found):
+        print(fault)
+    print(f"{len(paths)} pages, {len(found)} faults, {time.monotonic() - start:.0f} s")
+    sys.exit(1 if found else 0)
 
 
 if __name__ == "__main__":
