@@ -274,6 +274,17 @@ check "status 2" ends_with 2
 check "names what it needs" says "doxygen graphviz doxygen-awesome-css libjs-katex"
 check "and no compiler" silent_on "clang"
 
+begin "what a CI runs, on a bare Debian" debian 12
+run_kv test --full
+check "opens the site in a browser and spells it" says "aspell aspell-en chromium-driver python3-selenium"
+run_kv test
+check "which a reader's test does not need" silent_on "chromium"
+
+begin "what a CI runs, on a bare Ubuntu" ubuntu 24.04
+run_kv test --full
+check "spells the site" says "aspell aspell-en"
+check "has no browser but a snap" silent_on "chromium"
+
 begin "the site" debian 13
 everything_there
 fake python3 'exit 0'
