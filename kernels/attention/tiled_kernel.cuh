@@ -37,7 +37,7 @@ struct Tile {
   static constexpr int kVectors = kHeadDim / (kWidth * kColumns);
 };
 
-// Paddings, in floats. Rows of kv are read by 8 lanes at a time, 16 bytes each, from 8 rows: 4 more
+// Padding, in floats. Rows of kv are read by 8 lanes at a time, 16 bytes each, from 8 rows: 4 more
 // floats put them into different banks. Rows of p are written by 4 groups of 8 lanes: 8 more floats
 // (kKeys is a multiple of 16) keep the groups apart.
 template <int kHeadDim>
@@ -296,7 +296,9 @@ __global__ void __launch_bounds__(kTiledThreads, tiled_min_ctas(kHeadDim))
 
 /// Runs the kernel on every sequence of a launch.
 ///
+/// \param l           shapes, sequences and stream of the launch
 /// \param make_arrays make_arrays(T{}) gives the Arrays<T> of the launch
+/// \throws std::runtime_error when the launch fails
 template <template <typename> class Arrays, typename MakeArrays>
 void launch_tiled_kernel(const AttentionLaunch& l, const MakeArrays& make_arrays) {
   with_kernel_types(l.shape, [&](auto type, auto head_dim) {

@@ -66,7 +66,7 @@ struct Tile {
   static constexpr int kVectors = kHeadDim / (kWidth * kColumns);
 };
 
-// Paddings, in floats. Rows of kv are read by 8 lanes at a time, 16 bytes each, from 8 rows: 4 more
+// Padding, in floats. Rows of kv are read by 8 lanes at a time, 16 bytes each, from 8 rows: 4 more
 // floats put them into different banks. Rows of p are written by 4 groups of 8 lanes: 8 more floats
 // (kKeys is a multiple of 16) keep the groups apart.
 template <int kHeadDim>
