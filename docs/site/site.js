@@ -48,3 +48,15 @@ window.addEventListener("load", () => {
   for (const level of document.querySelectorAll("div.levels span[onclick]"))
     makeButton(level, "Unfold to level " + level.textContent);
 });
+
+// Widgets: the compiled C++ (widgets_wasm.js), what they share, and the script of each, in this order.
+document.addEventListener("DOMContentLoaded", () => {
+  const names = new Set([...document.querySelectorAll(".widget")].map(root => root.dataset.widget));
+  if (names.size === 0) return;
+  for (const name of ["widgets_wasm", "widgets", ...names]) {
+    const script = document.createElement("script");
+    script.src = `${name}.js`;
+    script.async = false;
+    document.body.append(script);
+  }
+});
