@@ -26,11 +26,18 @@ PAGES = {  # widget: the page it stands on
 }
 
 
-def native(values, lines):
-    """What the host's program answers to lines of "name number ..."."""
-    run = subprocess.run([values], input="\n".join(lines) + "\n", text=True, capture_output=True,
-                         check=True)
-    return json.loads(run.stdout)
+class Native:
+    """The host's program, and the folder where it lies beside the course's other programs."""
+
+    def __init__(self, values):
+        self.values = values
+        self.folder = values.parent
+
+    def __call__(self, lines):
+        """What it answers to lines of "name number ..."."""
+        run = subprocess.run([self.values], input="\n".join(lines) + "\n", text=True,
+                             capture_output=True, check=True)
+        return json.loads(run.stdout)
 
 
 def in_page(browser, line):
@@ -52,9 +59,9 @@ def same(a, b):
     return a == b
 
 
-def table_faults(browser, values):
+def table_faults(browser, native):
     lines = TABLE.read_text().split("\n")[:-1]
-    for line, expected in zip(lines, native(values, lines), strict=True):
+    for line, expected in zip(lines, native(lines), strict=True):
         got = in_page(browser, line)
         if not same(expected, got):
             yield f"{line}: the page answers {got}, the program {expected}"
@@ -80,11 +87,12 @@ def picture_fault(browser, name, update):
 
 CONTROLS = """
 const root = document.querySelector('.widget[data-widget="' + arguments[0] + '"]');
-return [...root.querySelectorAll('input, select, button')].map(control => ({
+return [...root.querySelectorAll('input, select, button')].filter(
+  control => control.offsetParent).map(control => ({
   name: control.name || control.textContent,
   labelled: !!(control.labels?.length || control.textContent.trim() || control.ariaLabel),
   reached: control.disabled || (control.focus(), document.activeElement === control)
-    && control.tabIndex >= 0 && !control.closest('[hidden]'),
+    && control.tabIndex >= 0,
 }));
 """
 
@@ -100,17 +108,17 @@ def control_faults(browser, name):
             yield f"{name}: the control {control['name']} cannot be reached"
 
 
-def faults(browser, folder, values, update):
+def faults(browser, folder, native, update):
     for number, (name, page) in enumerate(PAGES.items()):
         browser.get((folder / f"{page}.html").as_uri())
         if number == 0:
-            yield from table_faults(browser, values)
+            yield from table_faults(browser, native)
         fault = picture_fault(browser, name, update)
         if fault:
             yield fault
         yield from control_faults(browser, name)
         scenarios = importlib.import_module(f"widgets_{name}")
-        for fault in scenarios.faults(browser, lambda lines: native(values, lines)):
+        for fault in scenarios.faults(browser, native):
             yield f"{name}: {fault}"
         for message in chromium.messages(browser):
             yield f"{name}: console: {message}"
@@ -125,7 +133,7 @@ def main():
     browser = chromium.open_browser()
     chromium.set_view(browser, 1280, "light")
     try:
-        found = list(faults(browser, arguments.html.resolve(), arguments.values.resolve(),
+        found = list(faults(browser, arguments.html.resolve(), Native(arguments.values.resolve()),
                             arguments.update))
     finally:
         browser.quit()
