@@ -13,14 +13,14 @@ from pages import ROOT
 RECORD = ROOT / "docs/results/cache.txt"
 PICTURE = ROOT / "docs/terminal.svg"
 # What is shown of the output: paragraphs that begin so, and how many lines of each at most.
-SHOWN = (("First Citizen:", 2), ("Second Citizen:", 3), ("Time per token", 99), ("--- report", 99))
+SHOWN = (("First Citizen:", 2), ("Time per token", 99), ("--- report", 99))
 COLUMN, LINE, MARGIN = 8, 18, 16  # pixels
 BRAILLE = 0x2800
 # Where the dots of a Braille letter are, bit by bit, in half columns and quarter lines.
 DOTS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
 STYLE = (".t { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
          "fill: #e6edf3; white-space: pre } .c { fill: #7ee787; font-weight: bold } .d { fill: #9aa4ae } "
-         ".p { stroke: #79c0ff; stroke-width: 2; stroke-linecap: round }")
+         ".p { stroke: #79c0ff; stroke-width: 2.6; stroke-linecap: round }")
 
 
 def read_record(text):
