@@ -272,6 +272,11 @@ begin "the site on a bare system" debian 13
 run_kv docs
 check "status 2" ends_with 2
 check "names what it needs" says "doxygen graphviz doxygen-awesome-css libjs-katex"
+check "and what makes WebAssembly" says "clang-19 lld-19 wasi-libc libc++-19-dev-wasm32"
+
+begin "the site where WebAssembly's packages are not known" ubuntu 25.04
+run_kv docs
+check "names what it needs" says "doxygen graphviz doxygen-awesome-css libjs-katex"
 check "and no compiler" silent_on "clang"
 
 begin "what a CI runs, on a bare Debian" debian 12
