@@ -23,6 +23,7 @@ TABLE = HERE / "widget_table.txt"
 PAGES = {  # widget: the page it stands on
     "calculator": "chapter_02",
     "heads": "chapter_04",
+    "blocks": "chapter_05",
 }
 
 

@@ -25,10 +25,10 @@ KvWidgets.add("calculator", (root, call) => {
   const cell = (text, key) =>
     element("td", key ? {class: "number", "data-value": key} : {class: "number"}, text);
   const row = (name, ...cells) => element("tr", {}, element("th", {scope: "row"}, name), ...cells);
-  const table = (heads, rows) => element("table", {class: "markdownTable"},
-    element("thead", {}, element("tr", {}, ...heads.map((head, i) =>
-      element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head)))),
-    element("tbody", {}, ...rows));
+  // One tbody: the theme lays each out by itself.
+  const table = (heads, rows) => element("div", {class: "scroll", tabindex: 0}, element("table", {},
+    element("tbody", {}, element("tr", {}, ...heads.map((head, i) =>
+      element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head))), ...rows)));
 
   function sizes(r) {
     const size = (name, key, bytes) => row(
@@ -46,7 +46,7 @@ KvWidgets.add("calculator", (root, call) => {
     const weights = part(r.weight_bytes), caches = Math.min(part(r.kv_bytes_total), 100 - weights);
     const over = r.weight_bytes + r.kv_bytes_total > device.memory_bytes;
     const words = over ? "does not fit" : "fits";
-    return element("svg", {viewBox: "0 0 160 14", width: 160, height: 14, role: "img",
+    return element("svg", {viewBox: "0 0 160 14", width: 110, height: 14, role: "img",
                            "aria-label": `weights and caches: ${words}`},
       element("rect", {x: 0, y: 1, width: 1.6 * weights, height: 12, class: "widget-weights"}),
       element("rect", {x: 1.6 * weights, y: 1, width: 1.6 * caches, height: 12, class: "widget-cache"}),
@@ -59,7 +59,7 @@ KvWidgets.add("calculator", (root, call) => {
     return table(["card", "memory", "weights + batch", "sequences that fit", "decode bound by",
                   "a step at best", "prefill bound by", "at best"],
       r.devices.map((device, i) => row(
-        device.name, cell(decimalBytes(device.memory_bytes)), element("td", {}, bar(device, r)),
+        device.name, cell(decimalBytes(device.memory_bytes)), element("td", {class: "number"}, bar(device, r)),
         cell(withThousands(device.sequences_that_fit), `fit_${i}`),
         cell(device.decode.bound_by, `decode_bound_${i}`), cell(time(device.decode.seconds), `decode_${i}`),
         cell(device.prefill.bound_by, `prefill_bound_${i}`),
