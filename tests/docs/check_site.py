@@ -11,6 +11,9 @@ import urllib.parse
 FETCHES = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("object", "data"),
            ("embed", "src"), ("source", "src"), ("video", "src"), ("audio", "src"), ("use", "href"),
            ("image", "href"), ("image", "xlink:href")}
+# Links in scripts: of the navigation, of the search for names, of the search in the text.
+LINK_IN_SCRIPT = re.compile(r"""(?m)\[ "[^"]*", "([^"]+\.html(?:#[^"]+)?)"|'(\.\./[^']+\.html(?:#[^']+)?)'"""
+                            r"""|^"([\w.-]+\.html(?:#[^"]+)?)",$""")
 # What must not be left of the Markdown, in text outside of code.
 LEFT_OVER = re.compile(r"@ref |\\ref |\\snippet|\\f[$\[\]{}]|<!--|\{#[\w-]+\}|source:\w|(?<!char )\*\*")
 
@@ -78,7 +81,9 @@ class Site:
 
     def faults(self):
         """What is wrong with the site, a line each."""
-        pages = sorted(self.folder.rglob("*.html"))
+        # Graphs link too. Doxygen's own picture of its name is not used here.
+        pages = sorted(path for kind in ("*.html", "*.svg") for path in self.folder.rglob(kind)
+                       if path.name != "doxygen.svg")
         if not (self.folder / "index.html").is_file():
             yield "index.html: is missing"
         for path in pages:
@@ -97,13 +102,14 @@ class Site:
             for url in re.findall(r"(?:url\(|@import )\s*[\"']?((?:https?:)?//[^\"')]+)",
                                   path.read_text(encoding="utf-8")):
                 yield f"{path.relative_to(self.folder)}: asks the network for {url}"
-        # The navigation is data in scripts: [ "text", "link", ... ].
-        for path in sorted(self.folder.glob("*.js")):
-            for link in set(re.findall(r'\[ "[^"]*", "([^"]+\.html(?:#[^"]+)?)"',
-                                       path.read_text(encoding="utf-8"))):
+        for path in sorted(self.folder.rglob("*.js")):
+            # What follows this word are places in the navigation, not links.
+            text = path.read_text(encoding="utf-8").partition("var NAVTREEINDEX")[0]
+            found = LINK_IN_SCRIPT.findall(text)
+            for link in sorted({"".join(groups) for groups in found}):
                 fault = self.fault_of_link(path, link)
                 if fault:
-                    yield f"{path.name}: {link}: {fault}"
+                    yield f"{path.relative_to(self.folder)}: {link}: {fault}"
 
 
 def main():

@@ -240,6 +240,21 @@ class Checker(unittest.TestCase):
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(fault, found[0])
 
+    def test_links_in_scripts_and_pictures_are_checked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "search").mkdir()
+            for name, text in [("index.html", '<p id="a"></p>'),
+                               ("nav.js", '[ "A", "index.html#a", null ], [ "B", "index.html#b", null ]'),
+                               ("search/all.js", "['../index.html#a',1], ['../index.html#c',1]"),
+                               ("text_index.js", '"T",\n"index.html#a",\n"index.html#d",\n"text"'),
+                               ("g.svg", '<svg><a xlink:href="index.html#a"/><a href="index.html#e"/></svg>')]:
+                (root / name).write_text(text)
+            self.assertEqual(list(check_site.Site(folder).faults()), [
+                "g.svg: index.html#e: no such anchor", "nav.js: index.html#b: no such anchor",
+                "search/all.js: ../index.html#c: no such anchor",
+                "text_index.js: index.html#d: no such anchor"])
+
     def test_code_may_show_commands(self):
         self.assertEqual(self.faults(self.GOOD + "<code>\\snippet</code>"), [])
 
