@@ -133,6 +133,13 @@ class CommittedFigures(unittest.TestCase):
         self.assertEqual({path.parents[1] for path in used},
                          {page.parent for page in pages.ROOT.glob("chapters/[0-9][0-9]_*/README.md")})
 
+    def test_each_has_the_text_that_its_page_gives(self):
+        for page in pages.page_list():
+            path = pages.ROOT / page.source
+            found = figures.Figures(page, path.parent)
+            found.replace(path.read_text(encoding="utf-8"))  # or an error that names the figure
+            self.assertEqual(bool(found.parts), page.label.startswith("chapter"), page.source)
+
     def test_they_are_small_and_read_alone(self):
         styles = set()
         for path in self.PATHS:
