@@ -123,6 +123,8 @@ class Converter:
         only_here = re.fullmatch(r"<!-- site: (.+) -->", line.strip())
         if only_here:
             return only_here[1]
+        if re.fullmatch(r"<details><summary>.+</summary>|</details>", line.strip()):
+            return f"\\htmlonly[block]{line.strip()}\\endhtmlonly"  # Doxygen closes its own at once
         quoted = re.fullmatch(r"\[`?([\w./-]+\.\w+)`?: ([^\]]+)\]\(([^)]+)\)", line.strip())
         if quoted:
             return f"\\snippet {quoted[1]} {quoted[2]}"

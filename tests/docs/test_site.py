@@ -68,6 +68,11 @@ class Repository(unittest.TestCase):
         self.assertIn("\\f[\nx\n\\f]", text)
         self.assertIn("\n\\htmlinclude w.html\n", text)
 
+    def test_folded_parts_are_left_to_the_browser(self):
+        text = self.convert("<details><summary>Answers</summary>\n\n1. `one`\n\n</details>")
+        self.assertIn("\n\\htmlonly[block]<details><summary>Answers</summary>\\endhtmlonly\n\n1. `one`\n\n"
+                      "\\htmlonly[block]</details>\\endhtmlonly\n", text)
+
     def test_bold_text_over_lines(self):
         text = self.convert("**one\n$`x`$ two**, `**`\n\n**three")
         self.assertIn("<b>one\n\\f$x\\f$ two</b>, `**`\n\n<b>three", text)
