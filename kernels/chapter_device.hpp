@@ -45,6 +45,8 @@ class ChapterDevice {
   /// An empty cache that attention() can read.
   std::unique_ptr<SequenceState> make_cache(std::int64_t capacity) const;
   /// An empty pool whose sequences attention() can read, if the options were paged().
+  /// \param num_blocks blocks, each with K and V of all layers
+  /// \param block_size tokens of a block
   /// \throws InputError when there are more blocks than ids, or a device cannot take the block size
   std::shared_ptr<PagedPool> make_pool(std::int64_t num_blocks, std::int32_t block_size) const;
   /// For the report, e.g. "emulator, 2 threads: tiled, split_kv for one new token".

@@ -54,6 +54,8 @@ class Device {
   /// 10 * major + minor of the GPU: which instructions it has. The emulator has those of 80.
   virtual int compute_capability() const = 0;
 
+  /// \param bytes of the memory that is asked for
+  /// \param where the caller, for messages about this memory
   /// \return memory of the device; never null, and at least 256-byte aligned
   /// \throws OutOfDeviceMemory when there is none left
   virtual void* allocate(std::size_t bytes, std::source_location where) = 0;
@@ -61,10 +63,16 @@ class Device {
   virtual void free(void* memory) noexcept = 0;
 
   /// Copies wait for all work of the default stream, and are finished on return.
+  /// \param device destination
+  /// \param host   source
+  /// \param bytes  any number
   virtual void copy_from_host(void* device, const void* host, std::size_t bytes) = 0;
   /// The other way; also finished on return.
+  /// \param host   destination
+  /// \param device source
+  /// \param bytes  any number
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
-  /// Sets every byte.
+  /// Sets `bytes` bytes of the `device` to `byte`.
   virtual void fill(void* device, int byte, std::size_t bytes) = 0;
 
   /// Waits for all streams. \throws std::runtime_error when a kernel has failed

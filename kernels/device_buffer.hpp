@@ -22,13 +22,14 @@ class DeviceBuffer {
 
   /// \param device who owns the memory; must outlive the buffer
   /// \param size   elements
+  /// \param where  the caller, for the emulator's messages about this memory
   DeviceBuffer(Device& device, std::size_t size,
                std::source_location where = std::source_location::current())
       : device_(&device),
         data_(static_cast<T*>(device.allocate(size * sizeof(T), where))),
         size_(size) {}
 
-  /// Allocates and fills with a copy of `values`.
+  /// Allocates and fills with a copy of `values`; `where` is the caller.
   DeviceBuffer(Device& device, std::span<const T> values,
                std::source_location where = std::source_location::current())
       : DeviceBuffer(device, values.size(), where) {
@@ -77,7 +78,7 @@ class DeviceBuffer {
   /// Sets every byte: 0xff makes NaN of every floating-point format.
   void fill_bytes(int byte) { fill_bytes(byte, 0, size_); }
 
-  /// The same for elements [first, first + count).
+  /// Sets every byte of elements [first, first + count) to `byte`.
   void fill_bytes(int byte, std::size_t first, std::size_t count) {
     require(first <= size_ && count <= size_ - first, "the elements must lie in the buffer");
     if (count > 0) device_->fill(data_ + first, byte, count * sizeof(T));

@@ -71,12 +71,13 @@ inline f16 narrow<f16>(float x) {
 
 #endif
 
-/// Two 16-bit floats in one register, `low` in the lower half: an operand of the tensor cores.
+/// Two 16-bit floats in one register, `low` in the lower half and `high` in the upper: an operand
+/// of the tensor cores.
 #ifdef __CUDACC__
 template <typename T>
 __device__ unsigned pack(float low, float high);
 // One instruction rounds both; of two conversions and a merge the compiler does not always make it.
-/// Two bf16.
+/// Two bf16, `low` and `high`.
 template <>
 __device__ inline unsigned pack<bf16>(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -84,7 +85,7 @@ __device__ inline unsigned pack<bf16>(float low, float high) {
   memcpy(&bits, &pair, sizeof(bits));
   return bits;
 }
-/// Two f16.
+/// Two f16, `low` and `high`.
 template <>
 __device__ inline unsigned pack<f16>(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);

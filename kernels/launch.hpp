@@ -21,6 +21,7 @@ namespace kv::KV_BACKEND {
 ///
 /// \param error what the call returned; after a launch: cudaGetLastError()
 /// \param what  the call, in words
+/// \param where the caller, for the message
 /// \throws std::runtime_error "file:line: what: text of the error"
 inline void check_cuda(cudaError_t error, const char* what,
                        std::source_location where = std::source_location::current()) {
@@ -35,6 +36,8 @@ struct Grid {
   const char* file;  ///< of the launch
   int line;          ///< of the launch
   /// \param size_in a dim3 or the number of CTAs
+  /// \param file_in the launch's file; the emulator's reports name it
+  /// \param line_in the launch's line
   template <typename Size>
   Grid(const Size& size_in, const char* file_in = __builtin_FILE(), int line_in = __builtin_LINE())
       : size(static_cast<dim3>(size_in)), file(file_in), line(line_in) {}
@@ -58,7 +61,7 @@ void launch(void (*kernel)(Parameters...), Grid grid, dim3 cta_size, std::size_t
       static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
-/// Lets a kernel ask for more than 48 KiB of dynamic shared memory.
+/// Lets a kernel ask for so many `bytes` of dynamic shared memory, more than 48 KiB.
 template <typename... Parameters>
 cudaError_t allow_shared(void (*kernel)(Parameters...), std::size_t bytes) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -94,7 +97,7 @@ void launch(void (*kernel)(Parameters...), Grid grid, dim3 cta_size, std::size_t
   emulator::launch(request);
 }
 
-/// Lets a kernel ask for more than 48 KiB of dynamic shared memory.
+/// Lets a kernel ask for so many `bytes` of dynamic shared memory, more than 48 KiB.
 template <typename... Parameters>
 cudaError_t allow_shared(void (*kernel)(Parameters...), std::size_t bytes) {
   return emulator::allow_shared(reinterpret_cast<const void*>(kernel), bytes);

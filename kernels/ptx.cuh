@@ -32,7 +32,8 @@ __device__ inline void ldmatrix_x4(unsigned (&r)[4], const void* row) {
                : "memory");
 }
 
-/// The same with every matrix transposed: lane i receives from column i / 4.
+/// The same with every matrix transposed: r[m] of lane i comes from column i / 4 of matrix m; `row`
+/// as before.
 __device__ inline void ldmatrix_x4_trans(unsigned (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -40,7 +41,7 @@ __device__ inline void ldmatrix_x4_trans(unsigned (&r)[4], const void* row) {
                : "memory");
 }
 
-/// Two matrices; lanes 0 to 15 give the rows.
+/// Two matrices, into r[0] and r[1]; lanes 0 to 15 each give a `row`.
 __device__ inline void ldmatrix_x2(unsigned (&r)[2], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                : "=r"(r[0]), "=r"(r[1])
@@ -48,7 +49,7 @@ __device__ inline void ldmatrix_x2(unsigned (&r)[2], const void* row) {
                : "memory");
 }
 
-/// Two matrices, transposed.
+/// Two matrices, transposed, into r[0] and r[1]; lanes 0 to 15 each give a `row`.
 __device__ inline void ldmatrix_x2_trans(unsigned (&r)[2], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(r[0]), "=r"(r[1])
@@ -71,7 +72,8 @@ __device__ inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4],
 #endif
 }
 
-/// The same in fp16. Compute capability 7.5 has the half of it, m16n8k8: there it is two of them.
+/// d += a b in fp16, laid out as for bf16. Compute capability 7.5 has the half of it, m16n8k8:
+/// there it is two of them.
 __device__ inline void mma_m16n8k16_f16(float (&d)[4], const unsigned (&a)[4],
                                         const unsigned (&b)[2]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -90,8 +92,9 @@ __device__ inline void mma_m16n8k16_f16(float (&d)[4], const unsigned (&a)[4],
 #endif
 }
 
-/// Starts a copy of 16 bytes, past the L1 cache, of which the first `valid_bytes` are read and the
-/// rest become zeros. Below compute capability 8.0 it is an ordinary copy.
+/// Starts a copy of 16 bytes from `global` to `shared` memory, past the L1 cache, of which the
+/// first `valid_bytes` are read and the rest become zeros. Below compute capability 8.0 it is an
+/// ordinary copy.
 __device__ inline void cp_async_16(void* shared, const void* global, unsigned valid_bytes = 16) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   __pipeline_memcpy_async(shared, global, 16, 16 - valid_bytes);

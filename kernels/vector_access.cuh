@@ -5,7 +5,9 @@
 
 namespace kv::KV_BACKEND {
 
-/// Loads 2 or 4 floats in one access. \param from aligned to all of them
+/// Loads 2 or 4 floats in one access.
+/// \param to   registers, written
+/// \param from aligned to all of them
 template <int kCount>
 __device__ inline void load_vector(float (&to)[kCount], const float* from) {
   static_assert(kCount == 2 || kCount == 4);
@@ -22,7 +24,9 @@ __device__ inline void load_vector(float (&to)[kCount], const float* from) {
   }
 }
 
-/// Stores 2 or 4 floats in one access. \param to aligned to all of them
+/// Stores 2 or 4 floats in one access.
+/// \param to aligned to all of them
+/// \param x  registers
 template <int kCount>
 __device__ inline void store_vector(float* to, const float (&x)[kCount]) {
   static_assert(kCount == 2 || kCount == 4);
@@ -33,7 +37,7 @@ __device__ inline void store_vector(float* to, const float (&x)[kCount]) {
   }
 }
 
-/// 16 bytes as the floats that they hold: 4, or 8 of 16 bits.
+/// 16 bytes widened `to` the floats that they hold: 4, or 8 of 16 bits.
 template <typename T, int kCount>
 __device__ inline void widen_16_bytes(float (&to)[kCount], const uint4& bits) {
   static_assert(kCount * sizeof(T) == 16);

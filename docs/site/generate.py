@@ -1,10 +1,11 @@
-"""generate.py FOLDER: writes what Doxygen is to read into FOLDER/pages and FOLDER/parts."""
+"""generate.py FOLDER: writes what Doxygen is to read into FOLDER/pages, FOLDER/parts and FOLDER/code."""
 
 import pathlib
 import shutil
 import sys
 
 import parts
+import sources
 from manifest import CourseError, exercises
 from pages import ROOT, Converter, SiteError, anchor, navigation, title_of
 from questions import TEST, load, quizzes
@@ -66,8 +67,8 @@ def chapter(text, page, before, folder):
 
 
 def generate(folder):
-    pages_folder, parts_folder = folder / "pages", folder / "parts"
-    for path in (pages_folder, parts_folder):
+    pages_folder, parts_folder, code_folder = folder / "pages", folder / "parts", folder / "code"
+    for path in (pages_folder, parts_folder, code_folder):
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
     converter = Converter()
@@ -85,6 +86,7 @@ def generate(folder):
         after = order[i + 1] if i + 1 < len(order) else None
         text += navigation(before, after)
         (pages_folder / f"{page.label}.md").write_text(text, encoding="utf-8")
+    sources.write(ROOT, code_folder)
     for name, part in converter.parts.items():
         (parts_folder / name).write_text(part, encoding="utf-8")
     for name in converter.linked_files:

@@ -5,6 +5,8 @@ import re
 SOURCE = "docs/glossary.md"
 # Terms that are mostly used as words of everyday English.
 PLAIN_WORDS = {"row", "pass", "state", "position", "context", "norm", "weights"}
+# Terms that mean something else in much of the code: a map's key, a block of numbers in a file.
+NAMES_IN_CODE = {"query", "key", "value", "block", "span", "head", "layer", "score", "token"}
 # What is no running text: emphasis, code, links, tags, equations.
 NOT_TEXT = re.compile(r"\*[^*\s][^*]*\*|`[^`]*`|\[[^\]]*\]\([^)]*\)|<[^>]*>|\\f\$.*?\\f\$")
 ROW = re.compile(r"\| ([^|]+) \|")
@@ -36,13 +38,14 @@ def add_anchors(line):
 class Linker:
     """Knows which terms a page has linked already."""
 
-    def __init__(self, known):
+    def __init__(self, known, not_text=NOT_TEXT):
+        self.not_text = not_text
         self.left = {term: anchor for term, anchor in known.items() if term not in PLAIN_WORDS}
 
     def link(self, line):
         """A line of running text with its new terms linked."""
         parts, begin = [], 0
-        for match in NOT_TEXT.finditer(line):
+        for match in self.not_text.finditer(line):
             parts += [self._text(line[begin:match.start()]), match[0]]
             begin = match.end()
         return "".join(parts) + self._text(line[begin:])

@@ -97,6 +97,8 @@ void with_head_dim(int head_dim, const Body& body) {
 }
 
 /// The same for any of the three formats.
+/// \param shape gives format and head_dim
+/// \param body  called with a value of the element type and the head_dim as a constant
 template <typename Body>
 void with_kernel_types(const AttentionShape& shape, const Body& body) {
   switch (shape.kv_dtype) {

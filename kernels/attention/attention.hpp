@@ -59,7 +59,7 @@ struct AttentionShape {
 
   /// \throws InputError naming head_dim, or the format, when `step` has no kernel for it
   void validate(AttentionStep step) const;
-  /// The same, also when it has none for this device.
+  /// The same, also when `step` has none for this device.
   void validate(AttentionStep step, const Device& device) const;
 };
 
@@ -71,7 +71,7 @@ struct SequenceRows {
   int kv_len = 0;             ///< may be 0: then out is 0 and lse -inf
 };
 
-/// Keys that query row t sees: [0, visible_keys) of its sequence.
+/// Keys that query row t sees: [0, visible_keys) of its sequence; all when not `causal`.
 KV_HD inline int visible_keys(int t, const SequenceRows& rows, bool causal) {
   if (!causal) return rows.kv_len;
   const int visible = t + 1 - rows.q_len + rows.kv_len;  // bottom-right aligned; no overflow
@@ -134,9 +134,13 @@ class AttentionPlan {
   /// A plan of step 7, over paged sequences: those with one query row are split as in step 6, the
   /// others go by the tiles of step 3.
   ///
-  /// \param sequences kv_begin is not looked at
+  /// \param device    runs the kernels; must outlive the plan
+  /// \param shape     validated here
+  /// \param sequences at least one; kv_begin is not looked at
   /// \param tables    one row for each sequence; copied to the device, and validated here
-  /// \throws as above, and as BatchTables::validate()
+  /// \param split     how the keys of sequences with one query row are split
+  /// \throws InputError when there is no kernel for the shape, std::invalid_argument as
+  ///         BatchTables::validate()
   AttentionPlan(Device& device, const AttentionShape& shape,
                 std::span<const SequenceRows> sequences, const BatchTables& tables,
                 const SplitOptions& split = {});
@@ -145,12 +149,13 @@ class AttentionPlan {
   /// h / group_size. A row that sees no key gives out = 0 and lse = -inf. Queued on the stream: the
   /// call does not wait.
   ///
-  /// \param q   [num_q_rows, num_q_heads, head_dim] device
-  /// \param k   [num_kv_rows, num_kv_heads, head_dim] device, elements of shape.kv_dtype; with
-  ///            tables all blocks of the pool
-  /// \param v   as k
-  /// \param out as q, written
-  /// \param lse [num_q_rows, num_q_heads] device, written; null when nobody asks
+  /// \param q      [num_q_rows, num_q_heads, head_dim] device
+  /// \param k      [num_kv_rows, num_kv_heads, head_dim] device, elements of shape.kv_dtype; with
+  ///               tables all blocks of the pool
+  /// \param v      as k
+  /// \param out    as q, written
+  /// \param lse    [num_q_rows, num_q_heads] device, written; null when nobody asks
+  /// \param stream where the kernels are queued; null: the device's default stream
   /// \throws std::runtime_error when a launch fails
   void run(const float* q, const void* k, const void* v, float* out, float* lse = nullptr,
            Stream stream = nullptr) const;

@@ -43,7 +43,13 @@ class DeviceAttention {
   /// \throws InputError when there is no kernel for the heads or the format
   DeviceAttention(Device& device, const HeadConfig& heads, KvDType dtype, AttentionSteps steps);
 
-  /// As attend(). \throws std::invalid_argument when a state is not of the kind that the steps
+  /// As attend().
+  ///
+  /// \param items one a sequence
+  /// \param heads head geometry
+  /// \param layer whose K and V are read
+  /// \param scale factor on q.k
+  /// \throws std::invalid_argument when a state is not of the kind that the steps
   /// read, or lies in another memory than the first
   void operator()(std::span<const AttentionItem> items, const HeadConfig& heads, int layer,
                   float scale);

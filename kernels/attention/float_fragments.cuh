@@ -7,13 +7,14 @@
 
 namespace kv::KV_BACKEND {
 
-/// Four floats in one access.
+/// Four floats in one access, from `chunk` in shared memory `to` registers.
 __device__ __forceinline__ void load(float (&to)[4], const uint4& chunk) {
   load_vector(to, reinterpret_cast<const float*>(&chunk));
 }
 
 /// s = q K^T for 16 rows and the 8 * kNumTiles keys of a tile, unscaled.
 ///
+/// \param s the thread's four scores of every 8 keys, written
 /// \param q [16, kHeadDim] swizzled
 /// \param k [8 * kNumTiles, kHeadDim] swizzled
 template <int kHeadDim, int kNumTiles>
@@ -41,7 +42,9 @@ __device__ __forceinline__ void multiply_keys(float (&s)[kNumTiles][4],
 /// out += weights V. A thread has the weights of two keys in eight, and asks the other three of its
 /// row for theirs.
 ///
-/// \param v as k
+/// \param rows    the state of 16 rows; its output is added to
+/// \param weights as the scores of multiply_keys() lie
+/// \param v       as k
 template <int kHeadDim, int kNumTiles>
 __device__ __forceinline__ void multiply_values(Rows<kHeadDim>& rows,
                                                 const float (&weights)[kNumTiles][4],

@@ -30,12 +30,12 @@ __device__ __forceinline__ void unrolled(const Body& body) {
   }
 }
 
-// The state of a thread's two rows.
+/// The state of a thread's two rows.
 template <int kHeadDim>
 struct Rows {
-  float out[kHeadDim / 8][4];           // numerator: d = 8 i + 2 (lane % 4) + {0, 1}, row 0 | row 1
-  float m[2] = {-INFINITY, -INFINITY};  // largest score so far, times log2(e)
-  float l[2] = {};                      // this thread's part of the denominator
+  float out[kHeadDim / 8][4];  ///< numerator: d = 8 i + 2 (lane % 4) + {0, 1}, row 0 | row 1
+  float m[2] = {-INFINITY, -INFINITY};  ///< largest score so far, times log2(e)
+  float l[2] = {};                      ///< this thread's part of the denominator
 };
 
 /// d += a b in the format T, whole warp: mma_m16n8k16_bf16() or mma_m16n8k16_f16().
@@ -50,6 +50,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
 
 /// s = q K^T for 16 rows and the 8 * kNumTiles keys of a tile, unscaled.
 ///
+/// \param s    the thread's four scores of every 8 keys, written
 /// \param q    q.get(d, a) gives operand a for the elements 16 d to 16 d + 15
 /// \param k    [8 * kNumTiles, kHeadDim] swizzled
 /// \param lane index of what the lane names to ldmatrix: rows 0-7 | 0-7 | 8-15 | 8-15, chunks
@@ -78,8 +79,10 @@ __device__ __forceinline__ void multiply_keys(float (&s)[kNumTiles][4], const Qu
 /// out += weights V. The accumulator of the scores is laid out as mma takes its operand a: rounded
 /// in place, it goes straight back.
 ///
-/// \param v    as k
-/// \param lane transposed: rows 0-7 | 8-15 | 0-7 | 8-15, chunks 0 | 0 | 1 | 1
+/// \param rows    the state of 16 rows; its output is added to
+/// \param weights as the scores of multiply_keys() lie
+/// \param v       as k
+/// \param lane    transposed: rows 0-7 | 8-15 | 0-7 | 8-15, chunks 0 | 0 | 1 | 1
 //! [values]
 template <typename T, int kHeadDim, int kNumTiles>
 __device__ __forceinline__ void multiply_values(Rows<kHeadDim>& rows,

@@ -12,39 +12,42 @@
 
 namespace kv::KV_BACKEND {
 
-// The sizes of one instance. kHeadTiles: how often 16 rows of an mma, the query heads of a group.
+/// The sizes of one instance. kHeadTiles: how often 16 rows of an mma, the query heads of a group.
 template <typename T, int kHeadDimIn, int kHeadTilesIn>
 struct GroupedShape {
-  static constexpr int kHeadDim = kHeadDimIn;
-  static constexpr int kHeadTiles = kHeadTilesIn;
-  static constexpr int kWarps = grouped_warps(kHeadDim);
-  static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kKeys = grouped_keys(kHeadDim, sizeof(T));
-  static constexpr int kSlots = grouped_slots(kHeadDim);
-  static constexpr int kStride = kWarps * kKeys;    // from a warp's tile to its next
-  static constexpr int kElements = 16 / sizeof(T);  // of a chunk
-  using Place = SwizzledRows<kHeadDim / kElements>;
-  using QueryTile = uint4[16 * Place::kChunks];
-  using Slot = uint4[kKeys * Place::kChunks];  // the keys or the values of a tile
+  static constexpr int kHeadDim = kHeadDimIn;                      ///< elements of a head
+  static constexpr int kHeadTiles = kHeadTilesIn;                  ///< so often 16 query heads
+  static constexpr int kWarps = grouped_warps(kHeadDim);           ///< of a CTA
+  static constexpr int kThreads = 32 * kWarps;                     ///< of a CTA
+  static constexpr int kKeys = grouped_keys(kHeadDim, sizeof(T));  ///< of a tile
+  static constexpr int kSlots = grouped_slots(kHeadDim);           ///< of a warp's ring
+  static constexpr int kStride = kWarps * kKeys;     ///< keys from a warp's tile to its next
+  static constexpr int kElements = 16 / sizeof(T);   ///< of a chunk
+  using Place = SwizzledRows<kHeadDim / kElements>;  ///< where a row's chunks lie in a tile
+  using QueryTile = uint4[16 * Place::kChunks];      ///< 16 query heads, swizzled
+  using Slot = uint4[kKeys * Place::kChunks];        ///< the keys or the values of a tile
 
-  // How a warp copies a slot: kPlaces lanes lie on a row, the warp on kStep rows at a time.
+  /// How a warp copies a slot: kPlaces lanes lie on a row, the warp on kStep rows at a time.
   static constexpr int kStep = 32 / Place::kPlaces;
-  static constexpr int kLaneRows = kKeys / kStep;
+  static constexpr int kLaneRows = kKeys / kStep;  ///< rows of a tile that a lane copies from
   static_assert(kKeys % kStep == 0 && kKeys % 8 == 0);
 
-  // What a warp leaves in its ring for the others after the loop. 8 floats of padding: the four
-  // rows that half a warp writes at once lie in different banks.
+  /// What a warp leaves in its ring for the others after the loop. 8 floats of padding: the four
+  /// rows that half a warp writes at once lie in different banks.
   struct State {
-    float m[16 * kHeadTiles], l[16 * kHeadTiles];
-    float out[16][kHeadDim + 8];  // of one head tile at a time
+    float m[16 * kHeadTiles];     ///< largest score of each query head, times log2(e)
+    float l[16 * kHeadTiles];     ///< denominator of each query head
+    float out[16][kHeadDim + 8];  ///< numerators, of one head tile at a time
   };
+  /// One warp's: tiles during the loop, its state behind it.
   union Ring {
-    Slot slots[kSlots];
-    State state;
+    Slot slots[kSlots];  ///< keys and values, as they come
+    State state;         ///< once no copy is under way
   };
+  /// The CTA's shared memory.
   struct Shared {
-    QueryTile q[kHeadTiles];
-    Ring rings[kWarps];
+    QueryTile q[kHeadTiles];  ///< written by all warps before the loop
+    Ring rings[kWarps];       ///< one a warp
   };
   static_assert(sizeof(Ring) == sizeof(Slot) * kSlots, "the state must fit into the ring");
 };
@@ -65,26 +68,30 @@ inline constexpr bool kFindsAnew = kCopiesNeedRegisters ||
                                    (Shape::kElements == 4 && Shape::kHeadDim == 256 &&
                                     !kRowsAreEquidistant<Arrays>);
 
-// A warp's copies into its ring: the keys of a tile, its values, the keys of the warp's next tile
-// and so on, each into the slot that is free. For each of the lane's rows in a tile one address is
-// kept, made when the tile before has been copied.
-//
-// kWhole: all keys of the tile exist, and of the next.
+/// A warp's copies into its ring: the keys of a tile, its values, the keys of the warp's next tile
+/// and so on, each into the slot that is free. For each of the lane's rows in a tile one address is
+/// kept, made when the tile before has been copied.
+///
+/// kWhole: all keys of the tile exist, and of the next.
 template <typename Shape, typename Arrays>
 struct RingFeed {
-  using Place = typename Shape::Place;
+  using Place = typename Shape::Place;  ///< where a row's chunks lie in a slot
 
-  const Arrays& a;
-  SequenceRows sequence;
-  int kv_head;
-  int end;    // of the item
-  int key;    // the lane's first of the tile
-  int place;  // of that key's chunk in a slot
-  int chunk;  // the lane's first of a row
-  // Where the lane's first chunks of its keys lie, in elements.
+  const Arrays& a;        ///< of the launch
+  SequenceRows sequence;  ///< whose keys
+  int kv_head;            ///< of the item
+  int end;                ///< of the item: the first key that is not its own
+  int key;                ///< the lane's first of the tile
+  int place;              ///< of that key's chunk in a slot
+  int chunk;              ///< the lane's first of a row
+  /// Where the lane's first chunks of its keys lie, in elements.
   std::int64_t rows[Shape::kLaneRows] = {};
 
-  // \param begin first key of the warp's first tile
+  /// \param a_in        arrays of the launch
+  /// \param sequence_in whose keys
+  /// \param kv_head_in  of the item
+  /// \param begin       first key of the warp's first tile
+  /// \param end_in      of the item
   __device__ RingFeed(const Arrays& a_in, const SequenceRows& sequence_in, int kv_head_in,
                       int begin, int end_in)
       : a(a_in), sequence(sequence_in), kv_head(kv_head_in), end(end_in) {
@@ -95,7 +102,8 @@ struct RingFeed {
     locate<false>();
   }
 
-  // A key past the end has the address of the last: nothing is read there.
+  /// The addresses of the next tile's rows. A key past the end has the address of the last: nothing
+  /// is read there.
   //! [locate]
   template <bool kWhole>
   __device__ __forceinline__ void locate() {
@@ -108,14 +116,18 @@ struct RingFeed {
       }
     }
   }
+  /// The lane's row r of the tile, in elements.
   __device__ __forceinline__ std::int64_t find_row(int r) const {
     const int j = min(key + r * Shape::kStep, end - 1);
     return a.kv_index(sequence, j, kv_head) * Shape::kHeadDim + chunk * Shape::kElements;
   }
   //! [locate]
 
-  // Starts the copy of the next slot's worth. Rows past the end become zeros, so that a weight of 0
-  // has a number to be multiplied by.
+  /// Starts the copy of a tile into `slot`. Rows past the end become zeros, so that a weight of 0
+  /// has a number to be multiplied by.
+  ///
+  /// \param slot   of the warp's ring
+  /// \param source K or V of the whole launch
   //! [fill]
   template <bool kWhole, typename T>
   __device__ __forceinline__ void copy(typename Shape::Slot& slot, const T* source) const {
@@ -130,6 +142,7 @@ struct RingFeed {
                     kWhole || key + r * Shape::kStep < end ? 16 : 0);
     }
   }
+  /// The next slot's worth: keys, or the values of the same tile, after which the next is located.
   template <bool kWhole, bool kValues>
   __device__ __forceinline__ void fill(typename Shape::Slot& slot) {
     if (!kFindsAnew<Shape, Arrays> || end > 0) copy<kWhole>(slot, kValues ? a.v : a.k);
@@ -141,11 +154,12 @@ struct RingFeed {
   //! [fill]
 };
 
-// Where a lane reads in a tile.
+/// Where a lane reads in a tile.
 struct LaneIndex {
-  int k;  // of what it names to ldmatrix: rows 0-7 | 0-7 | 8-15 | 8-15, chunks 0 | 1 | 0 | 1
-  int v;  // transposed, and of q:         rows 0-7 | 8-15 | 0-7 | 8-15, chunks 0 | 0 | 1 | 1
+  int k;  ///< of what it names to ldmatrix: rows 0-7 | 0-7 | 8-15 | 8-15, chunks 0 | 1 | 0 | 1
+  int v;  ///< transposed, and of q:         rows 0-7 | 8-15 | 0-7 | 8-15, chunks 0 | 0 | 1 | 1
 
+  /// Of the thread that asks.
   template <typename Shape>
   static __device__ LaneIndex make() {
     const int lane = threadIdx.x % 32;
@@ -154,19 +168,25 @@ struct LaneIndex {
   }
 };
 
-// Operand a of the queries, read from shared memory at each use: in registers they would cost half
-// as many as the accumulators do.
+/// Operand a of the queries, read from shared memory at each use: in registers they would cost half
+/// as many as the accumulators do.
 template <typename Shape>
 struct SharedQueries {
-  const typename Shape::QueryTile& tile;
-  int lane;
+  const typename Shape::QueryTile& tile;  ///< 16 query heads
+  int lane;                               ///< LaneIndex::v
 
+  /// Operand a for the elements 16 d to 16 d + 15.
   __device__ void get(int d, unsigned (&a)[4]) const {
     ldmatrix_x4(a, &tile[Shape::Place::index_from(lane, 2 * d)]);
   }
 };
 
-/// The two products, on tensor cores in 16 bit and without them in fp32.
+/// s = q K^T, unscaled, on tensor cores in 16 bit and without them in fp32.
+///
+/// \param s    the thread's scores, written
+/// \param q    16 query heads
+/// \param k    the keys of a tile
+/// \param lane what this lane reads of it
 template <typename T, typename Shape>
 __device__ __forceinline__ void scores(float (&s)[Shape::kKeys / 8][4],
                                        const typename Shape::QueryTile& q,
@@ -178,6 +198,11 @@ __device__ __forceinline__ void scores(float (&s)[Shape::kKeys / 8][4],
   }
 }
 /// Adds the values of a tile, weighted, to what the heads have gathered.
+///
+/// \param heads   16 query heads
+/// \param weights as scores() has laid them out
+/// \param v       the values of the tile
+/// \param lane    what this lane reads of it
 template <typename T, typename Shape>
 __device__ __forceinline__ void add_values(Rows<Shape::kHeadDim>& heads,
                                            const float (&weights)[Shape::kKeys / 8][4],
@@ -191,7 +216,9 @@ __device__ __forceinline__ void add_values(Rows<Shape::kHeadDim>& heads,
 
 /// The heads of an item into shared memory, rounded to T; rows without a head are zero.
 ///
-/// \param q [num_heads, head_dim]
+/// \param shared    the CTA's shared memory; its queries are written
+/// \param q         [num_heads, head_dim] global memory
+/// \param num_heads query heads of the item, at most 16 * kHeadTiles
 template <typename T, typename Shape>
 __device__ __forceinline__ void load_queries(typename Shape::Shared& shared, const float* q,
                                              int num_heads) {
@@ -216,7 +243,7 @@ __device__ __forceinline__ void load_queries(typename Shape::Shared& shared, con
   }
 }
 
-/// Scores of the keys from num_keys of the tile on become -inf.
+/// Scores s of the keys from num_keys of the tile on become -inf.
 template <int kNumTiles>
 __device__ __forceinline__ void mask(float (&s)[kNumTiles][4], int num_keys) {
   for (int i = 0; i < kNumTiles; ++i)
@@ -225,9 +252,10 @@ __device__ __forceinline__ void mask(float (&s)[kNumTiles][4], int num_keys) {
         s[i][e] = s[i][2 + e] = -INFINITY;
 }
 
-// Maximum and sum of a row over all warps.
+/// Maximum and sum of a row over all warps.
 struct RowTotal {
-  float m, l;
+  float m;  ///< times log2(e)
+  float l;  ///< relative to m
 };
 /// m and l of a row; m = -inf and l = 0 when no warp has seen a key.
 template <typename Shape>
@@ -242,8 +270,11 @@ __device__ __forceinline__ RowTotal total_of_row(const typename Shape::Shared& s
 
 /// The states of the warps become one result, in the place of their rings.
 ///
-/// \param out [num_heads, head_dim]
-/// \param lse [num_heads] or null
+/// \param shared    the CTA's shared memory; no copy into its rings may be under way
+/// \param heads     this warp's state, 16 query heads each
+/// \param num_heads query heads of the item
+/// \param out       [num_heads, head_dim], written
+/// \param lse       [num_heads], written; or null
 //! [combine]
 template <typename Shape>
 __device__ __forceinline__ void combine_warps(typename Shape::Shared& shared,
@@ -297,8 +328,13 @@ __device__ __forceinline__ void combine_warps(typename Shape::Shared& shared,
 /// One tile of keys for all heads of the item, by one warp. kWhole: all keys exist, also of the
 /// tiles that are copied meanwhile.
 ///
-/// \param slot     of the warp's ring, next in turn
-/// \param num_left keys of the item from the tile's first on
+/// \param shared     the CTA's shared memory: queries and rings
+/// \param heads      this warp's state, 16 query heads each; takes the tile in
+/// \param feed       starts the copies of the tiles to come
+/// \param slot       of the warp's ring, next in turn; moved on
+/// \param num_left   keys of the item from the tile's first on
+/// \param lane       what this lane reads of a tile
+/// \param scale_log2 scale * log2(e): weights are powers of two
 //! [pipeline]
 template <bool kWhole, typename T, typename Shape, typename Arrays>
 __device__ __forceinline__ void take_tile(typename Shape::Shared& shared,
@@ -401,7 +437,9 @@ __global__ void __launch_bounds__(GroupedShape<T, kHeadDim, kHeadTiles>::kThread
 
 /// Runs the kernel on the items of a launch's plan; launch_merge() is left to the caller.
 ///
+/// \param l           shapes, sequences and stream of the launch
 /// \param make_arrays make_arrays(T{}) gives the Arrays<T> of the launch
+/// \throws std::runtime_error when the launch fails
 template <template <typename> class Arrays, typename MakeArrays>
 void launch_grouped_kernel(const AttentionLaunch& l, const MakeArrays& make_arrays) {
   // The largest score is looked for before the scale is on.

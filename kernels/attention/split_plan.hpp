@@ -85,6 +85,7 @@ inline constexpr int kChunkGranule = 16;
 ///
 /// \param num_heads heads to plan by: query heads, or KV heads where a group is read together
 /// \param causal    whether query row t sees only its visible_keys()
+/// \param sequences who has how many query rows and keys
 /// \param options   num_slots must be positive, fixed_chunk at least 0
 /// \throws std::invalid_argument on bad options, or for more than 2^31 - 1 items
 SplitPlan plan_split(int num_heads, bool causal, std::span<const SequenceRows> sequences,
@@ -104,6 +105,9 @@ struct SplitArrays {
 /// Owns what SplitArrays points to.
 struct SplitBuffers {
   SplitBuffers() = default;
+  /// \param device         owns the memory; must outlive this
+  /// \param plan           its items are copied to the device
+  /// \param head_dim       elements of a partial result
   /// \param heads_per_item 1, or the group size where the plan is by KV heads
   SplitBuffers(Device& device, const SplitPlan& plan, int head_dim, int heads_per_item = 1);
   /// The pointers; valid as long as this lives.

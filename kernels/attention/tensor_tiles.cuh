@@ -11,24 +11,26 @@ namespace kv::KV_BACKEND {
 inline constexpr int kTensorCoreThreads =
     128;  ///< a CTA: four warps with the 16 rows of an mma each
 
-// One tile of keys or values, and the three that a CTA holds.
+/// One tile of keys or values, and the three that a CTA holds.
 template <int kHeadDim>
 struct Tiles : SwizzledRows<kHeadDim / kChunk> {
-  static constexpr int kKeys = tensor_core_keys(kHeadDim);
-  using Tile = uint4[kKeys * kHeadDim / kChunk];  // see SwizzledRows::index()
+  static constexpr int kKeys = tensor_core_keys(kHeadDim);  ///< of a tile
+  using Tile = uint4[kKeys * kHeadDim / kChunk];            ///< see SwizzledRows::index()
 
-  Tile k[2];  // the keys in use, and the next
-  Tile v;
+  Tile k[2];  ///< the keys in use, and the next
+  Tile v;     ///< the values of the keys in use
 };
 
-// Where a thread reads and writes in every tile. Made once, before the loop.
+/// Where a thread reads and writes in every tile. Made once, before the loop.
 template <int kHeadDim>
 struct Lane {
-  int k;            // what it names to ldmatrix: rows 0-7 | 0-7 | 8-15 | 8-15, chunks 0 | 1 | 0 | 1
-  int v;            // transposed:               rows 0-7 | 8-15 | 0-7 | 8-15, chunks 0 | 0 | 1 | 1
-  int copy;         // the first chunk that it copies, in the tile
-  unsigned source;  // the same in global memory, in elements from row 0 of the tile
+  int k;            ///< named to ldmatrix: rows 0-7 | 0-7 | 8-15 | 8-15, chunks 0 | 1 | 0 | 1
+  int v;            ///< transposed:        rows 0-7 | 8-15 | 0-7 | 8-15, chunks 0 | 0 | 1 | 1
+  int copy;         ///< the first chunk that it copies, in the tile
+  unsigned source;  ///< the same in global memory, in elements from row 0 of the tile
 
+  /// Of the thread that asks.
+  /// \param stride elements between two rows in global memory
   __device__ static Lane make(unsigned stride) {
     using Tiles = Tiles<kHeadDim>;
     const int lane = threadIdx.x % 32;
@@ -40,19 +42,20 @@ struct Lane {
   }
 };
 
-// The warp's 16 query rows as operands a: a thread's part of one is 4 registers for 16 elements of
-// the head. What would not fit into 255 registers is parked in shared memory, each thread's where
-// no other thread looks: no barrier is needed.
+/// The warp's 16 query rows as operands a: a thread's part of one is 4 registers for 16 elements of
+/// the head. What would not fit into 255 registers is parked in shared memory, each thread's where
+/// no other thread looks: no barrier is needed.
 template <int kHeadDim>
 struct Queries {
-  static constexpr int kSteps = kHeadDim / 16;
-  static constexpr int kParked = tensor_core_parked(kHeadDim);
-  unsigned held[kSteps - kParked][4];
+  static constexpr int kSteps = kHeadDim / 16;                  ///< operands
+  static constexpr int kParked = tensor_core_parked(kHeadDim);  ///< of them in shared memory
+  unsigned held[kSteps - kParked][4];                           ///< the others
 
   /// In shared memory, behind the tiles: [kParked][kTensorCoreThreads].
   static __device__ uint4* parked() {
     return reinterpret_cast<uint4*>(dynamic_shared<Tiles<kHeadDim>>() + 1) + threadIdx.x;
   }
+  /// Keeps a, the operand for the elements 16 d to 16 d + 15.
   __device__ void set(int d, const unsigned (&a)[4]) {
     if (d < kParked) {
       parked()[d * kTensorCoreThreads] = make_uint4(a[0], a[1], a[2], a[3]);
@@ -60,6 +63,7 @@ struct Queries {
       for (int i = 0; i < 4; ++i) held[d - kParked][i] = a[i];
     }
   }
+  /// Gives a, the operand for the elements 16 d to 16 d + 15, back.
   __device__ void get(int d, unsigned (&a)[4]) const {
     if (d < kParked) {
       const uint4 x = parked()[d * kTensorCoreThreads];
@@ -78,8 +82,10 @@ constexpr std::size_t kSharedBytes = sizeof(Tiles<kHeadDim>) +
 /// Starts the copy of a tile. Each thread moves one chunk of every kPlaces, in rows that are a
 /// multiple of 8 apart: its place in the swizzled row is the same in all.
 ///
-/// \param source row 0 of the tile in global memory
-/// \param stride elements between two rows
+/// \param tile     in shared memory; filled once the copies have been waited for
+/// \param source   row 0 of the tile in global memory
+/// \param lane     the thread's chunk and rows
+/// \param stride   elements between two rows
 /// \param num_rows rows that exist (kGuarded; at least 1); the others become zeros
 template <bool kGuarded, int kHeadDim, typename T>
 __device__ inline void copy_tile(typename Tiles<kHeadDim>::Tile& tile, const T* source,

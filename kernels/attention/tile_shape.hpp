@@ -30,6 +30,8 @@ constexpr int grouped_most_heads(int head_dim) { return head_dim <= 128 ? 32 : 1
 
 /// Query heads of one KV head that an item of step 6 computes: the whole group, so that each row of
 /// K and V is read once; of a larger group the largest part that divides it.
+/// \param group_size query heads of a KV head
+/// \param head_dim   elements of a head
 constexpr int grouped_heads(int group_size, int head_dim) {
   int heads = group_size < grouped_most_heads(head_dim) ? group_size : grouped_most_heads(head_dim);
   while (group_size % heads != 0) --heads;
@@ -41,6 +43,8 @@ constexpr int grouped_warps(int head_dim) { return head_dim <= 128 ? 4 : 2; }
 
 /// Keys of a tile of step 6. A slot of a warp's ring holds the keys or the values of one tile: 2.5
 /// to 8 KiB. An mma takes 16 keys; where a row is short more of them share the cost of a step.
+/// \param head_dim      elements of a row
+/// \param element_bytes 2 or 4
 constexpr int grouped_keys(int head_dim, int element_bytes) {
   const int in_16_bit = head_dim <= 32 ? 64 : head_dim <= 64 ? 32 : 16;
   return element_bytes == 2 ? in_16_bit : in_16_bit / 2;

@@ -25,63 +25,70 @@ constexpr int tiled_min_ctas(int head_dim) {
   return head_dim == 96 || head_dim == 256 ? 2 : 3;
 }
 
-// How the work of a tile is shared out; [i] counts a thread's rows, [n] its keys.
+/// How the work of a tile is shared out; [i] counts a thread's rows, [n] its keys.
 template <int kHeadDim>
 struct Tile {
-  static constexpr int kRows = tiled_rows(kHeadDim);
-  static constexpr int kKeys = tiled_keys(kHeadDim);
-  static constexpr int kThreadRows = kRows / (kTiledWarps * kGroups);
-  static constexpr int kThreadKeys = kKeys / kColumns;
-  // Elements of the output that a thread owns of each of its rows: kVectors times kWidth.
+  static constexpr int kRows = tiled_rows(kHeadDim);                   ///< query rows of a CTA
+  static constexpr int kKeys = tiled_keys(kHeadDim);                   ///< keys of a tile
+  static constexpr int kThreadRows = kRows / (kTiledWarps * kGroups);  ///< rows of a thread
+  static constexpr int kThreadKeys = kKeys / kColumns;                 ///< keys of a thread
+  /// Elements of the output that a thread owns of each of its rows: kVectors times kWidth.
   static constexpr int kWidth = kHeadDim % (4 * kColumns) == 0 ? 4 : 2;
-  static constexpr int kVectors = kHeadDim / (kWidth * kColumns);
+  static constexpr int kVectors = kHeadDim / (kWidth * kColumns);  ///< see kWidth
 };
 
-// Padding, in floats. Rows of kv are read by 8 lanes at a time, 16 bytes each, from 8 rows: 4 more
-// floats put them into different banks. Rows of p are written by 4 groups of 8 lanes: 8 more floats
-// (kKeys is a multiple of 16) keep the groups apart.
+/// Padding, in floats. Rows of kv are read by 8 lanes at a time, 16 bytes each, from 8 rows: 4
+/// more floats put them into different banks. Rows of p are written by 4 groups of 8 lanes: 8 more
+/// floats (kKeys is a multiple of 16) keep the groups apart.
 template <int kHeadDim>
 struct SharedTiles {
-  float q[Tile<kHeadDim>::kRows][kHeadDim];
-  float kv[Tile<kHeadDim>::kKeys][kHeadDim + 4];  // K of a tile, then V of the same tile
-  float p[Tile<kHeadDim>::kRows][Tile<kHeadDim>::kKeys + 8];
+  float q[Tile<kHeadDim>::kRows][kHeadDim];                   ///< the CTA's query rows
+  float kv[Tile<kHeadDim>::kKeys][kHeadDim + 4];              ///< K of a tile, then V of the same
+  float p[Tile<kHeadDim>::kRows][Tile<kHeadDim>::kKeys + 8];  ///< weights of the tile's keys
 };
 
-// The place of a thread in its tile.
+/// The place of a thread in its tile.
 template <int kHeadDim>
 struct Place {
-  int warp = threadIdx.x / 32;
-  int group = threadIdx.x % 32 / kColumns;
-  int column = threadIdx.x % kColumns;
+  int warp = threadIdx.x / 32;              ///< of the CTA
+  int group = threadIdx.x % 32 / kColumns;  ///< of the warp: shares rows
+  int column = threadIdx.x % kColumns;      ///< in the group: shares keys
 
+  /// Row of the tile that is the thread's i-th.
   __device__ int row(int i) const {
     return warp * (Tile<kHeadDim>::kRows / kTiledWarps) + i * kGroups + group;
   }
+  /// Key of the tile that is the thread's n-th.
   __device__ int key(int n) const { return n * kColumns + column; }
+  /// First element of the thread's x-th vector of a row.
   __device__ int element(int x) const { return (x * kColumns + column) * Tile<kHeadDim>::kWidth; }
 };
 
-// The work of a CTA: some query rows of one sequence and head.
+/// The work of a CTA: some query rows of one sequence and head.
 struct Task {
-  SequenceRows rows;
-  int h, g;      // query head, KV head
-  int t_begin;   // first query row
-  int num_rows;  // query rows, at most kRows
-  int num_keys;  // keys that any of them sees
+  SequenceRows rows;  ///< the sequence
+  int h;              ///< query head
+  int g;              ///< KV head
+  int t_begin;        ///< first query row
+  int num_rows;       ///< query rows, at most kRows
+  int num_keys;       ///< keys that any of them sees
 };
 
-// What a thread carries from tile to tile for its rows. l is the share of its own keys.
+/// What a thread carries from tile to tile for its rows.
 template <int kHeadDim>
 struct RowState {
-  using Shape = Tile<kHeadDim>;
-  float m[Shape::kThreadRows];
-  float l[Shape::kThreadRows];
-  float acc[Shape::kThreadRows][Shape::kVectors][Shape::kWidth];
+  using Shape = Tile<kHeadDim>;                                   ///< how many rows that is
+  float m[Shape::kThreadRows];                                    ///< largest score so far
+  float l[Shape::kThreadRows];                                    ///< denominator of its own keys
+  float acc[Shape::kThreadRows][Shape::kVectors][Shape::kWidth];  ///< numerator
 };
 
 /// Stores 8 floats as two vectors. `unit` is their place in the tile in units of 16 bytes. The
 /// banks serve 8 lanes at a time, whose units must differ modulo 8. Neighbouring lanes have every
 /// second unit; so four lanes begin with their even unit, and the next four with their odd one.
+/// \param to   in shared memory, 16-byte aligned
+/// \param x    registers
+/// \param unit modulo 8
 __device__ inline void store_halves(float* to, const float (&x)[8], int unit) {
   const bool other_first = (unit ^ threadIdx.x / 4) & 1;
   const float4 a = make_float4(x[0], x[1], x[2], x[3]);
@@ -191,7 +198,7 @@ __device__ void add_values(RowState<kHeadDim>& state, const SharedTiles<kHeadDim
   }
 }
 
-/// Divides by the sum over all keys and writes the rows that exist.
+/// Divides by the sum over all keys and writes the rows that exist to a.out and a.lse.
 template <typename Arrays, int kHeadDim>
 __device__ void write_rows(const Arrays& a, const Task& task, const RowState<kHeadDim>& state,
                            const Place<kHeadDim>& place) {
@@ -211,7 +218,8 @@ __device__ void write_rows(const Arrays& a, const Task& task, const RowState<kHe
   }
 }
 
-/// One tile of keys from j_begin on. With kMasked some row does not see all of its keys.
+/// One tile of keys from j_begin on, read from a.k and a.v. With kMasked some row does not see all
+/// of its keys.
 //! [visit tile]
 template <bool kMasked, typename T, typename Arrays, int kHeadDim>
 __device__ void visit_tile(const Arrays& a, const Task& task, int j_begin,

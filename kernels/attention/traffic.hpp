@@ -60,22 +60,39 @@ AttentionTraffic tiled_traffic(const AttentionShape& shape, std::span<const Sequ
 /// Step 4: the same with blocks of kTensorCoreRows query rows.
 AttentionTraffic tensor_core_traffic(const AttentionShape& shape,
                                      std::span<const SequenceRows> sequences, bool with_lse);
-/// Step 5. \param plan who reads which keys
+/// Step 5: each item reads the K and V of its keys for one query head.
+/// \param shape     heads and formats
+/// \param sequences lengths of each
+/// \param with_lse  whether lse is written
+/// \param plan      who reads which keys
 AttentionTraffic split_kv_traffic(const AttentionShape& shape,
                                   std::span<const SequenceRows> sequences, bool with_lse,
                                   const SplitPlan& plan);
 
-/// Step 6: each item reads its K and V once for all of its query heads. \param plan as in step 5
+/// Step 6: each item reads its K and V once for all of its query heads.
+/// \param shape     heads and formats
+/// \param sequences lengths of each
+/// \param with_lse  whether lse is written
+/// \param plan      who reads which keys, planned by KV heads
 AttentionTraffic grouped_traffic(const AttentionShape& shape,
                                  std::span<const SequenceRows> sequences, bool with_lse,
                                  const SplitPlan& plan);
 
 /// Step 7: step 6 for sequences with one query row, step 3 for those with several. Blocks change
-/// nothing: rows are read whole, wherever they lie. \param plan as in step 5
+/// nothing: rows are read whole, wherever they lie.
+/// \param shape     heads and formats
+/// \param sequences lengths of each
+/// \param with_lse  whether lse is written
+/// \param plan      who reads which keys of the sequences with one query row
 AttentionTraffic paged_traffic(const AttentionShape& shape, std::span<const SequenceRows> sequences,
                                bool with_lse, const SplitPlan& plan);
 
-/// The function of a step. \param plan used from step 5 on
+/// The function of a step.
+/// \param step      which kernel
+/// \param shape     heads and formats
+/// \param sequences lengths of each
+/// \param with_lse  whether lse is written
+/// \param plan      used from step 5 on
 AttentionTraffic predicted_traffic(AttentionStep step, const AttentionShape& shape,
                                    std::span<const SequenceRows> sequences, bool with_lse,
                                    const SplitPlan& plan = {});

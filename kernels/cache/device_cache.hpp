@@ -27,10 +27,15 @@ class DeviceRows {
   /// \throws std::invalid_argument when fewer are left
   std::int64_t reserve(std::int64_t num_rows);
 
-  /// Rounds rows [count, num_kv_heads, head_dim] to the format and writes them behind `first`.
+  /// Rounds rows to the format and writes them from row `first` on.
+  /// \param layer  whose K and V
+  /// \param first  row of the cache
+  /// \param k_rows [count, num_kv_heads, head_dim] host
+  /// \param v_rows same shape and layout as k_rows
+  /// \param count  rows
   void write(int layer, std::int64_t first, const float* k_rows, const float* v_rows,
              std::int64_t count);
-  /// Makes rows NaN again.
+  /// Makes rows [first, first + count) of a layer NaN again.
   void erase(int layer, std::int64_t first, std::int64_t count);
 
   const std::byte* k(int layer) const { return k_[layer].data(); }  ///< the device's pointer
@@ -65,9 +70,13 @@ class DeviceRows {
 class DeviceCache final : public SequenceState {
  public:
   /// A cache in memory of its own.
+  /// \param device   owns the memory; must outlive the cache
+  /// \param config   layers and heads
+  /// \param capacity tokens that it can take, reserved at once
+  /// \param dtype    number format of K and V
   DeviceCache(Device& device, const ModelConfig& config, std::int64_t capacity,
               KvDType dtype = DType::f32);
-  /// A cache that shares memory with the other sequences of its batch.
+  /// A cache of `capacity` tokens in `memory` that it shares with the other sequences of its batch.
   DeviceCache(std::shared_ptr<DeviceRows> memory, std::int64_t capacity);
 
   void append(int layer, const float* k_rows, const float* v_rows, std::int64_t num_rows) override;

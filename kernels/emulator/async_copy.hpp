@@ -16,6 +16,7 @@ namespace kv::emulator {
 /// \param shared,global destination and source, both aligned to `bytes`
 /// \param bytes         4, 8 or 16
 /// \param zero_bytes    so many bytes at the end are zeros and are not read
+/// \param site          the line of the kernel
 void copy_async(void* shared, const void* global, std::size_t bytes, std::size_t zero_bytes,
                 Site site);
 

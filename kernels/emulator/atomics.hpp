@@ -14,9 +14,11 @@ enum class Atomic { add, exchange, min, max, bit_and, bit_or, bit_xor, compare_a
 
 /// One atomic on 4 or 8 bytes of global or shared memory.
 ///
+/// \param operation which
 /// \param address   aligned to its size
 /// \param operand   the operand; for compare_and_swap the value to store
 /// \param expected  only for compare_and_swap
+/// \param site      the line of the kernel
 /// \return the old value
 std::uint32_t atomic(Atomic operation, int* address, int operand, int expected, Site site);
 /// \copydoc atomic
@@ -36,7 +38,13 @@ struct Same {
   using Type = T;  ///< T, not deduced
 };
 
-/// Gives the old value its type back.
+/// atomic() for any type of 4 or 8 bytes: gives the old value its type back.
+///
+/// \param operation which
+/// \param address   aligned to its size
+/// \param operand   the operand; for compare_and_swap the value to store
+/// \param expected  only for compare_and_swap
+/// \param site      the line of the kernel
 template <typename T>
 T atomic_as(Atomic operation, T* address, T operand, T expected, Site site) {
   const auto bits = atomic(operation, address, operand, expected, site);

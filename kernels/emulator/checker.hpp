@@ -38,7 +38,8 @@ class Checker {
 
   /// All threads of the CTA have met.
   void cta_sync();
-  /// The lanes of a warp have met in __syncwarp.
+  /// `lanes` (bit i: lane i) of the warp that begins with thread `first_thread` have met in
+  /// __syncwarp.
   void warp_sync(unsigned first_thread, unsigned lanes);
   /// All lanes of the warp have executed the same code up to here.
   void close_requests(unsigned warp) { requests_.close(warp); }
@@ -47,9 +48,15 @@ class Checker {
   void access(Worker& worker, Thread& thread, const Access& access);
 
   /// A cp.async has been started: its destination must not be touched from now on.
+  /// \param worker runs the CTA
+  /// \param thread has started it
+  /// \param shared destination
+  /// \param bytes  4, 8 or 16
+  /// \param where  the instruction
   void copy_started(Worker& worker, Thread& thread, const void* shared, std::uint32_t bytes,
                     Where where);
-  /// Its thread has waited for it: from now on it counts as a write of that thread.
+  /// Its thread has waited for it: from now on `bytes` bytes from `shared` on count as written by
+  /// that thread.
   void copy_arrived(Thread& thread, const void* shared, std::uint32_t bytes, Where where);
 
   /// What the launch has moved so far.

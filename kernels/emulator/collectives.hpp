@@ -39,10 +39,20 @@ int cta_barrier(Barrier barrier, int predicate, Site site);
 
 /// Waits until every lane of `mask` that has not returned is in the same operation.
 ///
-/// \param in,out operands and result of this lane; their type belongs to the operation
+/// \param operation shuffle, vote, reduction, matrix instruction
+/// \param mask      bit i: lane i takes part; must have this lane
+/// \param in,out    operands and result of this lane; their type belongs to the operation
+/// \param site      the line of the kernel
 void warp_collective(Collective operation, unsigned mask, const void* in, void* out, Site site);
 
 /// A shuffle or a vote of any type of up to 8 bytes.
+///
+/// \param operation which
+/// \param mask      bit i: lane i takes part; must have this lane
+/// \param value     of this lane
+/// \param argument  of a shuffle: the lane, the distance or the mask of the exclusive or
+/// \param width     of a shuffle: lanes of a segment, a power of two up to 32
+/// \param site      the line of the kernel
 template <typename T>
 T exchange(Collective operation, unsigned mask, T value, int argument, int width, Site site) {
   static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes a lane");

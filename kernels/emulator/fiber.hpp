@@ -51,8 +51,11 @@ class Switch {
   static boost::context::detail::fcontext_t create(const Stack& stack);
 
   /// From the scheduler: runs the fiber until it comes back.
-  /// \param context of the fiber, updated
-  /// \param first   the fiber begins, with entry(argument), which must end in leave()
+  /// \param context  of the fiber, updated
+  /// \param stack    the fiber's own
+  /// \param entry    what a first run calls
+  /// \param argument of entry
+  /// \param first    the fiber begins, with entry(argument), which must end in leave()
   void resume(boost::context::detail::fcontext_t& context, const Stack& stack, Entry entry,
               void* argument, bool first);
 

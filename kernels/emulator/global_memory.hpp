@@ -22,7 +22,7 @@ void free_global(void* address);
 struct GlobalRange {
   std::uintptr_t begin = 0;  ///< a living allocation, or empty
   std::uintptr_t end = 0;    ///< behind its last byte
-  /// Whether an access lies inside.
+  /// Whether an access to [address, address + bytes) lies inside.
   bool contains(std::uintptr_t address, std::size_t bytes) const {
     return address >= begin && address < end && bytes <= end - address;
   }

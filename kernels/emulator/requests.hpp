@@ -26,7 +26,11 @@ class Requests {
   /// \param num_threads of a CTA
   void begin_launch(unsigned num_threads);
 
+  /// \param thread  of the CTA
+  /// \param traffic load or store, of which memory
   /// \param address in global memory, or the offset in shared memory
+  /// \param bytes   of this thread's access
+  /// \param where   the instruction
   void add(unsigned thread, Traffic traffic, std::uintptr_t address, std::uint32_t bytes,
            Where where);
 

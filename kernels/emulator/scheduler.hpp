@@ -83,6 +83,7 @@ struct Thread {
 /// An operating-system thread that runs CTAs.
 class Worker {
  public:
+  /// Without a CTA; of_this_thread() makes it.
   Worker();
   ~Worker();
 
@@ -140,9 +141,21 @@ class Worker {
   }
 
   /// Keeps a finding and goes on. The same places are kept once.
+  /// \param fault        what is wrong
+  /// \param thread       of the CTA, whose access it was
+  /// \param where        its instruction
+  /// \param detail       the rest of the message
+  /// \param other        the access that it collides with, if one does
+  /// \param other_thread whose that was
   void record(Fault fault, unsigned thread, Where where, const Text& detail, Where other = {},
               unsigned other_thread = 0);
-  /// Keeps a finding and stops the CTA.
+  /// Keeps a finding, of which it is told what record() is told, and stops the CTA.
+  /// \param fault        what is wrong
+  /// \param thread       of the CTA
+  /// \param where        its instruction
+  /// \param detail       the rest of the message
+  /// \param other        another place that has to do with it
+  /// \param other_thread the thread there
   [[noreturn]] void fail(Fault fault, unsigned thread, Where where, const Text& detail,
                          Where other = {}, unsigned other_thread = 0);
 
@@ -196,7 +209,8 @@ class Worker {
 /// abandon it, and says so by a flag that is read here.
 class RuntimeScope {
  public:
-  /// \param where what the kernel has called
+  /// \param worker whose thread calls
+  /// \param where  what the kernel has called
   RuntimeScope(Worker& worker, Where where) : worker_(worker) {
     worker_.in_kernel_ = false;
     if (worker_.overdue_) worker_.report_no_progress(where);

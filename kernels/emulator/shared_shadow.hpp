@@ -26,14 +26,15 @@ enum class AccessKind : std::uint8_t { read, write, atomic };
 /// The shadow of the shared memory of one CTA at a time.
 class SharedShadow {
  public:
-  /// \param bytes shared memory to cover, dynamic and static
+  /// \param bytes       shared memory to cover, dynamic and static
+  /// \param num_threads threads of a CTA
   void begin_launch(std::size_t bytes, unsigned num_threads);
   /// Nothing is written yet.
   void begin_cta();
 
   /// All threads of the CTA have met.
   void cta_sync() { ++epoch_; }
-  /// The lanes of a warp have met.
+  /// `lanes` (bit i: lane i) of the warp that begins with thread `first_thread` have met.
   void warp_sync(unsigned first_thread, unsigned lanes);
 
   /// What an access is about, for the report.
@@ -44,12 +45,19 @@ class SharedShadow {
 
   /// Checks an access of `thread` to [offset, offset + bytes) of the shadow, reports races, reads
   /// of what nobody wrote and touched copies, and remembers it.
+  /// \param worker  runs the CTA, and keeps the findings
+  /// \param thread  of the CTA
+  /// \param offset  in shared memory
+  /// \param bytes   of the access
+  /// \param kind    read, write or atomic
+  /// \param where   the instruction
+  /// \param subject names the memory in messages
   void access(Worker& worker, unsigned thread, std::size_t offset, std::size_t bytes,
               AccessKind kind, Where where, Subject subject);
 
-  /// Marks a range, already accessed by a write, as being on its way.
+  /// Marks [offset, offset + bytes), already accessed by a write, as being on its way.
   void set_pending(std::size_t offset, std::size_t bytes);
-  /// The copy has arrived, as a write of `thread` now.
+  /// The copy to [offset, offset + bytes) has arrived, as a write of `thread` now.
   void arrived(unsigned thread, std::size_t offset, std::size_t bytes, Where where);
 
  private:

@@ -15,6 +15,7 @@ class Worker;
 /// Watches the worker of this operating-system thread while it lives.
 class Watchdog {
  public:
+  /// \param worker  is watched; must outlive this
   /// \param seconds processor time without progress after which the CTA is stopped
   Watchdog(Worker& worker, double seconds);
   ~Watchdog();

@@ -45,7 +45,8 @@ struct Verdict {
 /// Holds goals against rows. A goal that no row falls under is not met: a kernel may have a new
 /// name.
 ///
-/// \param rows of all files and architectures
+/// \param rows  of all files and architectures
+/// \param goals each with the kernels that it is for
 std::vector<Verdict> check_goals(std::span<const KernelRow> rows, std::span<const Goal> goals);
 
 }  // namespace kv::sass

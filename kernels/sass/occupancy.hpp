@@ -12,6 +12,7 @@ struct CtaNeeds {
 };
 
 /// \param architecture e.g. 90 for sm_90
+/// \param needs        threads, registers and shared memory of a CTA
 /// \return CTAs that are resident on one SM; 0 when one does not fit
 /// \throws InputError when the architecture's limits are not known here
 int resident_ctas(int architecture, const CtaNeeds& needs);

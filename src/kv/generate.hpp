@@ -105,7 +105,11 @@ class GenerationRun {
 
 /// Runs a prompt through the model in chunks, so that working memory does not grow with it.
 ///
-/// \param chunk rows per pass, at least 1
+/// \param model     weights
+/// \param state     appended to; holds the tokens before these
+/// \param tokens    at least one
+/// \param chunk     rows per pass, at least 1
+/// \param work      if not null, what the passes cost is added
 /// \param attention as in forward()
 /// \return logits [vocab_size] after the last token
 std::vector<float> prefill(const Model& model, SequenceState& state,
@@ -115,7 +119,10 @@ std::vector<float> prefill(const Model& model, SequenceState& state,
 /// The method of chapter 2: only the newest token goes through the model; the state holds the keys
 /// and values of all tokens before it, and then its own.
 ///
+/// \param model     weights
+/// \param state     holds all tokens but the last; appended to
 /// \param tokens    the sequence: those that the state holds, then one more
+/// \param work      if not null, what the pass costs is added
 /// \param attention as in forward()
 /// \return logits [vocab_size] after the last token
 /// \throws std::invalid_argument when the state does not hold all tokens but the last

@@ -27,7 +27,9 @@ LoadedModel load(const std::string& path, std::ostream& warnings);
 /// Encodes the prompt and prepares the run that the options ask for. The text goes to `out` as it
 /// is produced.
 ///
-/// \param loaded must outlive the run
+/// \param loaded  must outlive the run
+/// \param options prompt, number of tokens, sampling
+/// \param out     receives the text
 /// \throws InputError naming the option that does not fit the model
 GenerationRun start_run(const LoadedModel& loaded, const ChapterOptions& options,
                         std::ostream& out);

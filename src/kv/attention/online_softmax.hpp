@@ -40,7 +40,8 @@ struct MergeFactors {
   float lse = -INFINITY;  ///< of the whole, natural log
 };
 
-/// Merges two parts by their log-sum-exp (natural log). The empty part, lse = -inf, is neutral.
+/// Merges two parts by their log-sum-exp (natural log), lse_a and lse_b. The empty part, lse =
+/// -inf, is neutral.
 KV_HD MergeFactors merge_factors(float lse_a, float lse_b);
 
 // Inline, since kernels push every score. Who links definitions of their own leaves these out.

@@ -42,6 +42,10 @@ double attend_row(std::span<const float> q, const HeadRows& keys, double scale,
 /// \param q      [q_len, num_q_heads, head_dim]
 /// \param k      [kv_len, num_kv_heads, head_dim]
 /// \param v      same shape as k
+/// \param heads  head geometry; query head h reads KV head h / group_size
+/// \param q_len  query rows; may be 0
+/// \param kv_len keys; more query rows than keys leave the first rows without any
+/// \param scale  factor on q.k, normally 1 / sqrt(head_dim)
 /// \param causal true: row t sees keys j <= t + kv_len - q_len; false: all keys
 ReferenceAttention reference_attention(const float* q, const float* k, const float* v,
                                        const HeadConfig& heads, std::int64_t q_len,

@@ -34,6 +34,12 @@ inline bool has_equal_runs(const Tile& tile) {
 
 /// take_in() for tiles of equal runs. Every row sees every key. Key j of the scores is key j /
 /// kRuns of run j % kRuns: the softmax does not ask for an order.
+///
+/// \param tiles    each of kRuns runs of equally many keys
+/// \param rows     query rows that share a KV head
+/// \param visible  every key of the tiles, for every row
+/// \param scale    factor on q.k
+/// \param head_dim elements of a row
 template <class T>
 inline void take_in_runs(std::span<const Tile> tiles, std::span<const Rows> rows,
                          const Visibility& visible, float scale, int head_dim) {

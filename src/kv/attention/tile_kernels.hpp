@@ -19,8 +19,8 @@ namespace kv {
 /// to vectorise over. Source: measured (64 in most published kernels as well).
 inline constexpr int kTileKeys = 64;
 
-/// Asks for rows of K or V that are read a tile later. Into the second-level cache: the first one
-/// cannot hold a tile.
+/// Asks for `bytes` bytes of K or V from `row` on that are read a tile later. Into the second-level
+/// cache: the first one cannot hold a tile.
 inline void prefetch_row(const void* row, std::int64_t bytes) {
   constexpr std::int64_t kLine = 64;
   for (std::int64_t at = 0; at < bytes; at += kLine)
@@ -29,6 +29,14 @@ inline void prefetch_row(const void* row, std::int64_t bytes) {
 
 /// scores[r, j] += sum_d q[r, d] * k[j][d] over the columns [first, head_dim) that fill no vector.
 /// Apart, so that the common case stays small enough to be inlined and keeps its sums in registers.
+///
+/// \param q        [num_rows, head_dim]
+/// \param first    first element that is left
+/// \param head_dim elements of a row
+/// \param k        num_keys rows of [head_dim]
+/// \param num_rows query rows
+/// \param num_keys keys
+/// \param scores   [num_rows, kTileKeys], added to
 template <class T>
 [[gnu::noinline]] void add_score_tails(const float* q, int first, int head_dim, const T* const* k,
                                        int num_rows, int num_keys, float* scores) {
@@ -39,7 +47,8 @@ template <class T>
             q[static_cast<std::int64_t>(r) * head_dim + d] * to_float(k[j][d]);
 }
 
-/// scores[r, j] = sum_d q[r, d] * k[j][d] for kRows rows and kKeys keys, each sum in lanes along d.
+/// scores[r, j] = sum_d q[r, d] * k[j][d] for kRows rows and kKeys keys of head_dim elements, each
+/// sum in lanes along d.
 template <int kRows, std::size_t kKeys, class T>
 inline void score_block(const float* q, int head_dim, const std::array<const T*, kKeys>& k,
                         float* scores) {
@@ -69,10 +78,12 @@ inline void score_block(const float* q, int head_dim, const std::array<const T*,
 
 /// score_block for any number of rows, three at a time (3 x 4 sums fit 16 registers).
 ///
-/// \param q      [num_rows, head_dim]
-/// \param k      a row each
-/// \param ahead  rows that will be read later, asked for meanwhile
-/// \param scores [num_rows, kTileKeys], columns [0, kKeys) are written
+/// \param q        [num_rows, head_dim]
+/// \param num_rows query rows, any number
+/// \param head_dim elements of a row
+/// \param k        a row each
+/// \param ahead    rows that will be read later, asked for meanwhile
+/// \param scores   [num_rows, kTileKeys], columns [0, kKeys) are written
 template <std::size_t kKeys, class T>
 inline void score_rows(const float* q, std::int64_t num_rows, int head_dim,
                        const std::array<const T*, kKeys>& k,
@@ -93,6 +104,15 @@ inline void score_rows(const float* q, std::int64_t num_rows, int head_dim,
 
 /// out[r, d] += sum_i sum_n p[r, i * kRuns + n] * v[n][i, d] for kRows rows and kVecs vectors of
 /// columns. V lies in kRuns runs of rows, from which rows are taken in turn.
+///
+/// \param p          [kRows, kTileKeys] weights
+/// \param v          first rows of the runs
+/// \param ahead      runs that will be read later, asked for meanwhile
+/// \param first      first column
+/// \param stride     elements between two rows of a run
+/// \param run_keys   keys of each run
+/// \param out        [kRows, kVecs * kWidth] at column `first`, added to
+/// \param out_stride floats between two rows of out
 template <int kRows, int kVecs, std::size_t kRuns, class T>
 inline void value_block(const float* p, const std::array<const T*, kRuns>& v,
                         const std::array<const T*, kRuns>& ahead, int first, std::int64_t stride,
@@ -118,6 +138,14 @@ inline void value_block(const float* p, const std::array<const T*, kRuns>& v,
 }
 
 /// value_block over the columns [0, head_dim), as wide as they allow.
+///
+/// \param p        [kRows, kTileKeys] weights
+/// \param v        first rows of the runs
+/// \param ahead    runs that will be read later, asked for meanwhile
+/// \param stride   elements between two rows of a run
+/// \param run_keys keys of each run
+/// \param head_dim columns
+/// \param out      [kRows, head_dim], packed, added to
 template <int kRows, std::size_t kRuns, class T>
 inline void value_columns(const float* p, const std::array<const T*, kRuns>& v,
                           const std::array<const T*, kRuns>& ahead, std::int64_t stride,
@@ -138,11 +166,14 @@ inline void value_columns(const float* p, const std::array<const T*, kRuns>& v,
 /// out[r, d] += sum_j p[r, j] * v[j, d] for few rows: V rows are read where they lie, once for
 /// three rows, whose sums take the registers that a wider block of rows would need.
 ///
+/// \param num_rows query rows
 /// \param p        [num_rows, kTileKeys], columns [0, run_keys * kRuns) are read
 /// \param v        first rows of kRuns runs, in which rows are stride elements apart; key j of p is
 ///                 row j / kRuns of run j % kRuns
 /// \param ahead    runs that will be read later, asked for meanwhile
+/// \param stride   elements between two rows of a run
 /// \param run_keys keys of each run
+/// \param head_dim elements of a row
 /// \param out      [num_rows, head_dim], packed
 template <std::size_t kRuns, class T>
 inline void add_few_values(std::int64_t num_rows, const float* p,
@@ -164,9 +195,12 @@ inline void add_few_values(std::int64_t num_rows, const float* p,
 
 /// out[r, d] += sum_j p[r, j] * v[j, d] for many rows, with the blocks of simd::multiply_rows.
 ///
-/// \param p [num_rows, kTileKeys], columns [0, num_keys) are read
-/// \param v   [num_keys, head_dim], packed
-/// \param out [num_rows, head_dim], packed
+/// \param num_rows query rows
+/// \param p        [num_rows, kTileKeys], columns [0, num_keys) are read
+/// \param v        [num_keys, head_dim], packed
+/// \param num_keys keys of the tile, at most kTileKeys
+/// \param head_dim elements of a row
+/// \param out      [num_rows, head_dim], packed
 inline void add_values(std::int64_t num_rows, const float* p, const float* v, int num_keys,
                        int head_dim, float* out) {
   using simd::kWidth;

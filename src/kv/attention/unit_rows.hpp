@@ -19,7 +19,7 @@ struct Rows {
   std::int64_t count;  ///< rows
 };
 
-/// Calls `body` with a null pointer of the span's element type.
+/// Calls `body` with a null pointer of the span's element type, `dtype`.
 template <class Body>
 void with_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) body(static_cast<const float*>(nullptr));
@@ -44,6 +44,10 @@ struct Visibility {
 };
 
 /// One tile of scores through the softmax; what the rows have gathered so far is rescaled.
+/// \param visible  how many keys of the tile each row sees
+/// \param rows     query rows with their scores and state
+/// \param scale    factor on the scores
+/// \param head_dim elements of what a row has gathered
 inline void softmax_rows(const Visibility& visible, const Rows& rows, float scale, int head_dim) {
   for (std::int64_t r = 0; r < rows.count; ++r) {
     const float rescale =

@@ -69,9 +69,12 @@ class BlockAllocator {
   /// when the last block is filled in part and shared, replaces it by a copy. Evicts idle blocks of
   /// the prefix index when the pool is empty. Repeating a call changes nothing.
   ///
-  /// \param copies  receives what must be copied before anything is written: at most one block
-  /// \param evicted if not null, receives blocks of the table that still hold evicted tokens; they
-  ///                are to be erased before the copies are made
+  /// \param table      grows by the blocks that are missing
+  /// \param num_tokens room that is asked for behind the tokens that the table holds
+  /// \param copies     receives what must be copied before anything is written: at most one block
+  /// \param sequence   number for the trace
+  /// \param evicted    if not null, receives blocks of the table that still hold evicted tokens;
+  ///                   they are to be erased before the copies are made
   /// \return whether there were enough blocks; if not, nothing has changed
   [[nodiscard]] bool reserve(BlockTable& table, std::int64_t num_tokens,
                              std::vector<BlockCopy>& copies, std::int32_t sequence = -1,
@@ -81,19 +84,31 @@ class BlockAllocator {
 
   /// A second table of the same tokens; reserved blocks behind them are not shared. A last block
   /// that is filled in part is no longer writable for either of the two: reserve() again.
+  /// \param table    stays as it is
+  /// \param sequence number of the new one, for the trace
   BlockTable fork(const BlockTable& table, std::int32_t sequence = -1);
   /// Forgets tokens behind the first `num_tokens` and gives back blocks that hold none.
-  /// \param freed if not null, receives the blocks that nobody holds any more
+  /// \param table      to be shortened
+  /// \param num_tokens tokens that stay; 0 gives back everything
+  /// \param freed      if not null, receives the blocks that nobody holds any more
+  /// \param sequence   number for the trace
   void truncate(BlockTable& table, std::int64_t num_tokens, std::vector<BlockId>* freed = nullptr,
                 std::int32_t sequence = -1);
 
   /// Begins an empty table with the known blocks of a prompt: whole blocks, and never the last
   /// token, since something must be computed to have logits.
+  /// \param table    empty; receives the blocks that were found
+  /// \param tokens   the whole prompt
+  /// \param salt     of publish(): what was published with another one is not found
+  /// \param sequence number for the trace
   /// \return tokens found, now the table's length
   std::int64_t adopt_prefix(BlockTable& table, std::span<const std::int32_t> tokens,
                             std::uint64_t salt = 0, std::int32_t sequence = -1);
   /// Lets others find the full blocks of a sequence.
-  /// \param tokens all committed tokens of the table
+  /// \param table    its full blocks become known
+  /// \param tokens   all committed tokens of the table
+  /// \param salt     keeps apart what must not be shared (another adapter, another user)
+  /// \param sequence number for the trace
   void publish(const BlockTable& table, std::span<const std::int32_t> tokens,
                std::uint64_t salt = 0, std::int32_t sequence = -1);
 
@@ -113,13 +128,17 @@ class BlockAllocator {
   bool shares_last_block(const BlockTable& table) const;
   /// Copy-on-write: the table gets a block of its own in the place of the one that its last token
   /// lies in.
-  /// \param copies receives what must be copied
+  /// \param table    its last block is replaced
+  /// \param copies   receives what must be copied
+  /// \param sequence number for the trace
+  /// \param evicted  as in take()
   /// \return the shared block: to be released when no more blocks are taken
   BlockId copy_last_block(BlockTable& table, std::vector<BlockCopy>& copies, std::int32_t sequence,
                           std::vector<BlockId>* evicted);
   /// A block from the pool, or one that the prefix index gives up. The caller has made sure that
   /// there is one.
-  /// \param evicted if not null, receives the block when the prefix index gave it up
+  /// \param sequence number for the trace
+  /// \param evicted  if not null, receives the block when the prefix index gave it up
   BlockId take(std::int32_t sequence, std::vector<BlockId>* evicted);
   /// One holder less, and says so. \return whether the block has become free
   bool release(BlockId block, std::int32_t sequence);

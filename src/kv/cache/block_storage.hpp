@@ -38,6 +38,7 @@ class BlockStorage {
 
   /// Stores rows in slots, rounded to the format. A slot of -1 is padding: its row is dropped.
   ///
+  /// \param layer  whose K and V
   /// \param slots  [num_rows] from BlockTable::slot()
   /// \param k_rows [num_rows, num_kv_heads, head_dim]
   /// \param v_rows same shape

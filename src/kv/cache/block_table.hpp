@@ -12,12 +12,12 @@ namespace kv {
 /// Offsets are 64-bit: 65,536 blocks of 32,768 elements already need 2^31.
 using Slot = std::int64_t;
 
-/// Blocks that `num_tokens` tokens fill: the last one may be filled in part.
+/// Blocks of block_size tokens that `num_tokens` tokens fill: the last one may be filled in part.
 constexpr std::int64_t num_blocks_for(std::int64_t num_tokens, std::int32_t block_size) {
   return (num_tokens + block_size - 1) / block_size;
 }
 
-/// Tokens in the last block: 0 for no tokens at all, else 1 to block_size.
+/// Tokens in the last block of num_tokens: 0 for no tokens at all, else 1 to block_size.
 constexpr std::int64_t tokens_in_last_block(std::int64_t num_tokens, std::int32_t block_size) {
   return num_tokens == 0 ? 0 : (num_tokens - 1) % block_size + 1;
 }

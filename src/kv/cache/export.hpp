@@ -34,6 +34,9 @@ std::vector<NpzArray> export_arrays(const PagedCache& cache,
 
 /// Writes them as .npz.
 /// \param option the option that named the path, for messages
+/// \param path   of the file, replaced when it is there
+/// \param cache  the sequence
+/// \param scope  its blocks alone, or the whole pool
 /// \throws InputError naming option and path when it cannot be written
 void export_sequence(std::string_view option, const std::string& path, const PagedCache& cache,
                      ExportScope scope = ExportScope::sequence);
@@ -43,6 +46,7 @@ void export_sequence(std::string_view option, const std::string& path, const Pag
 ///
 /// \param arrays   as export_arrays() makes them, for the pool's layers, heads and format
 /// \param path     where they come from, for messages
+/// \param pool     gives the blocks
 /// \param sequence its number in a trace
 /// \return nothing when the pool has too few blocks
 /// \throws InputError, one line, when the arrays contradict each other or do not fit the pool

@@ -27,7 +27,10 @@ struct NpzArray {
 };
 
 /// An array of numbers as they lie in memory.
-/// \param type must have the size of T
+/// \param name   of the array in the file
+/// \param type   NumPy's name of the element's type; must have the size of T
+/// \param shape  extents, slowest first; their product is the number of values
+/// \param values row-major
 template <typename T>
 NpzArray npz_array(std::string name, std::string type, std::vector<std::int64_t> shape,
                    std::span<const T> values) {

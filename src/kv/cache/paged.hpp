@@ -36,7 +36,9 @@ std::shared_ptr<PagedPool> make_host_pool(const BlockShape& shape);
 /// Invariants: those of BlockTable and SequenceState; blocks that become free are made NaN.
 class PagedCache final : public SequenceState {
  public:
-  /// An empty sequence. \param sequence its number in a trace
+  /// An empty sequence.
+  /// \param pool     gives the blocks; shared with other sequences
+  /// \param sequence its number in a trace
   explicit PagedCache(std::shared_ptr<PagedPool> pool, std::int32_t sequence = -1);
   ~PagedCache() override;
   /// Takes over the blocks; the other one may then only be destroyed or assigned to.
@@ -50,9 +52,13 @@ class PagedCache final : public SequenceState {
   /// A second sequence of the same committed tokens. No row is copied until one of the two writes.
   PagedCache fork(std::int32_t sequence = -1) const;
   /// Starts from the blocks that the pool knows for this prompt; only on an empty sequence.
+  /// \param tokens the whole prompt
+  /// \param salt   as in BlockAllocator::publish()
   /// \return tokens that need not be computed, at most tokens.size() - 1
   std::int64_t adopt_prefix(std::span<const TokenId> tokens, std::uint64_t salt = 0);
-  /// Lets other sequences find this one's full blocks. \param tokens all committed tokens
+  /// Lets other sequences find this one's full blocks.
+  /// \param tokens all committed tokens
+  /// \param salt   as in BlockAllocator::publish()
   void publish(std::span<const TokenId> tokens, std::uint64_t salt = 0) const;
   /// Forgets every token after the first `num_tokens`.
   void truncate(std::int64_t num_tokens);

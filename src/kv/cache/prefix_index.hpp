@@ -33,6 +33,7 @@ class PrefixIndex {
 
   /// \param pool       counts the holders; must outlive this
   /// \param block_size tokens of a block
+  /// \param hash       of a block's tokens and all before; another one forces collisions in tests
   PrefixIndex(BlockPool& pool, std::int32_t block_size, Hash hash = PrefixIndex::hash);
 
   /// The longest chain of known blocks at the beginning of `tokens`; each gets one more holder, and
@@ -47,6 +48,7 @@ class PrefixIndex {
   ///
   /// \param tokens all tokens of the sequence, at least those of the full blocks
   /// \param blocks its blocks; those that tokens fill are learned
+  /// \param salt   what was learned with one number is not found with another
   void insert(std::span<const std::int32_t> tokens, std::span<const BlockId> blocks,
               std::uint64_t salt = 0);
 

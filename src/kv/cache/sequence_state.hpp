@@ -43,6 +43,8 @@ class SequenceState {
                       std::int64_t num_rows) = 0;
 
   /// The rows of one KV head in order of position, committed and appended ones.
+  /// \param layer   from 0
+  /// \param kv_head from 0
   /// \throws std::invalid_argument when there is no such layer or head
   virtual std::vector<KvSpan> spans(int layer, int kv_head) const = 0;
 

@@ -11,6 +11,7 @@ namespace kv {
 /// Writes floats in a cache's format, each rounded to the nearest number, ties to even.
 ///
 /// \param from  [count]
+/// \param count numbers, of any number of rows
 /// \param dtype fp32, fp16 or bf16
 /// \param to    count elements of `dtype`, written; aligned for them
 /// \throws std::invalid_argument for any other format

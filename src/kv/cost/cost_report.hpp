@@ -22,6 +22,9 @@ struct CostReport {
   StepCost decode;              ///< of one decode step of the batch
   StepCost prefill;             ///< of the pass over the whole context
 
+  /// \param what           model, cache format, context and batch
+  /// \param weights_name   number format of the weights, for the table
+  /// \param tokens_a_block tokens of a block; 1 for a contiguous cache
   /// \throws InputError when a number does not fit
   CostReport(Workload what, std::string weights_name, std::int64_t tokens_a_block);
 };
@@ -33,6 +36,7 @@ std::vector<Machine> with_machine(std::span<const Machine> gpus, const Machine* 
 
 /// The table of sizes, what fits each GPU, and where decode and prefill sit on each roofline.
 ///
+/// \param report  what was computed
 /// \param gpus    devices with a memory to fill
 /// \param machine this machine measured, or null
 std::string cost_text(const CostReport& report, std::span<const Machine> gpus,

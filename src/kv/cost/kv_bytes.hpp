@@ -112,7 +112,11 @@ std::int64_t tokens_held(std::int64_t context, std::int64_t window, std::int64_t
 
 /// What the caches of `batch` sequences of `context` tokens hold, exactly.
 ///
-/// \param context, batch, block_size at least 1
+/// \param shape      layers and heads
+/// \param format     how a number is stored
+/// \param context    tokens of a sequence, at least 1
+/// \param batch      sequences, at least 1
+/// \param block_size tokens of a block, at least 1; a sequence holds whole blocks
 /// \throws InputError naming the numbers when the result does not fit 63 bits
 KvBytes kv_bytes(const KvShape& shape, const KvFormat& format, std::int64_t context,
                  std::int64_t batch = 1, std::int64_t block_size = 1);

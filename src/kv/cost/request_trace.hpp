@@ -53,7 +53,9 @@ std::vector<Request> make_trace(const LengthShape& shape, std::int64_t num_reque
                                 std::int64_t max_len, std::uint64_t seed);
 
 /// Lets requests arrive at random times, `rate` a decode step in the mean (a Poisson process).
-/// \param rate positive
+/// \param trace its arrivals are written
+/// \param rate  positive
+/// \param seed  of the random numbers
 void set_arrivals(std::vector<Request>& trace, double rate, std::uint64_t seed);
 
 /// Reads a CSV file whose first line names its columns, among them prompt_tokens and

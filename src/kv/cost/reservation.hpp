@@ -42,6 +42,8 @@ struct ReservationPolicy {
 };
 
 /// Tokens that a contiguous policy sets aside for a request.
+/// \param reserve a contiguous policy
+/// \param request its prompt and true output
 /// \param max_len no reservation is longer
 std::int64_t reserved_tokens(Reserve reserve, const Request& request, std::int64_t max_len);
 
@@ -65,9 +67,11 @@ struct MemoryUse {
 
 /// Adds what the places of a contiguous reservation are doing.
 ///
+/// \param request  who holds the reservation
 /// \param held     tokens that the request holds now
 /// \param reserved places set aside for it, at least request.final_length()
 /// \param size     places that the allocator took for them, at least `reserved`
+/// \param use      of the whole memory; added to
 void add_reservation(const Request& request, std::int64_t held, std::int64_t reserved,
                      std::int64_t size, MemoryUse& use);
 

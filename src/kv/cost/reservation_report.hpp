@@ -38,7 +38,9 @@ struct LifeMeans {
   double final = 0.0;     ///< tokens that it will come to
   double reserved = 0.0;  ///< tokens set aside, before the allocator rounds up
 };
+/// \param trace   every request counts alike
 /// \param reserve a contiguous policy
+/// \param max_len tokens; no reservation is longer
 LifeMeans life_means(const std::vector<Request>& trace, Reserve reserve, std::int64_t max_len);
 
 /// The table, and a sentence on where each number comes from.

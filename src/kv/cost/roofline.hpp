@@ -83,6 +83,8 @@ RooflinePoint place(const StepCost& cost, const Machine& device);
 
 /// Sequences whose caches fit beside the weights; 0 when the weights alone do not.
 ///
+/// \param device         its memory is what is shared out
+/// \param weight_bytes   of the model, held once
 /// \param sequence_bytes of one sequence's cache, at least 1
 std::int64_t sequences_that_fit(const Machine& device, std::int64_t weight_bytes,
                                 std::int64_t sequence_bytes);

@@ -68,7 +68,9 @@ struct HeadsRun {
 /// Runs the tokens through the model with every number of KV heads that it can be given, most
 /// first: the last token as a decode step behind the others.
 ///
-/// \param tokens at least two
+/// \param model    weights; converted anew for every number of KV heads
+/// \param tokens   at least two
+/// \param kv_dtype number format of the caches
 std::vector<HeadsRun> run_with_kv_heads(const Model& model, std::span<const TokenId> tokens,
                                         KvDType kv_dtype);
 

@@ -22,12 +22,14 @@ std::int64_t recompute_rows(std::int64_t prompt_len, std::int64_t num_new);
 std::int64_t recompute_scores(const ModelConfig& config, std::int64_t prompt_len,
                               std::int64_t num_new);
 
-/// Rows with a cache: the prompt once, then one per step but the last: \f$ P + N - 1 \f$.
+/// Rows with a cache: the prompt once, then one per step but the last: \f$ P + N - 1 \f$ for
+/// \f$ P \f$ = prompt_len and \f$ N \f$ = num_new.
 constexpr std::int64_t cached_rows(std::int64_t prompt_len, std::int64_t num_new) {
   return num_new <= 0 ? 0 : prompt_len + num_new - 1;
 }
 
-/// q.k products with a cache: every (row, earlier-or-own key) pair once, quadratic in N.
+/// q.k products with a cache: every (row, earlier-or-own key) pair once, quadratic in prompt_len +
+/// num_new; over all layers and query heads.
 constexpr std::int64_t cached_scores(const ModelConfig& config, std::int64_t prompt_len,
                                      std::int64_t num_new) {
   return triangular(cached_rows(prompt_len, num_new)) * config.heads.num_q_heads *

@@ -166,7 +166,8 @@ struct Q6_K {
   static constexpr float offset = 0.0f;
 };
 
-/// Widens `count` elements (a multiple of 32) of a row from element `first` (also one) on.
+/// Widens `count` elements (a multiple of 32) of a row from element `first` (also one) on into
+/// `out`.
 template <class Reader>
 inline void widen_blocks(const std::byte* row, std::int64_t first, std::int64_t count, float* out) {
   for (std::int64_t b = 0; b < count / kBlock; ++b) {
@@ -176,7 +177,7 @@ inline void widen_blocks(const std::byte* row, std::int64_t first, std::int64_t 
   }
 }
 
-/// Widens `count` elements of a row of floats of any kind, from element `first` on.
+/// Widens `count` elements of a row of floats of any kind, from element `first` on, into `out`.
 template <class T>
 inline void widen_floats(const std::byte* row, std::int64_t first, std::int64_t count, float* out) {
   const T* from = reinterpret_cast<const T*>(row) + first;

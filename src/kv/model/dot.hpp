@@ -83,6 +83,9 @@ void dot_floats(const DotRows& rows, const DotInput& in, std::int64_t first_x) {
 
 /// The same for quantised rows: the integers are multiplied and summed over a block of 32, and
 /// the block's factor is applied to that sum. An offset multiplies the block's sum of x.
+/// \param rows    of weights
+/// \param in      rows of x, and where the sums go
+/// \param first_x the first row of x that is taken
 template <class Reader, int kW, int kX>
 void dot_blocks(const DotRows& rows, const DotInput& in, std::int64_t first_x) {
   using readers::kBlock;

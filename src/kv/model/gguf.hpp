@@ -108,9 +108,9 @@ class GgufFile {
   /// An array of floats (f32, or f64 rounded to it).
   std::optional<std::vector<float>> floats(std::string_view key) const;
 
-  /// The error "FILE: key KEY: WHAT", for callers that check values further.
+  /// The error "FILE: key KEY: WHAT" for `key` and `what`, for callers that check values further.
   InputError key_error(std::string_view key, std::string_view what) const;
-  /// The error "FILE: tensor TENSOR: WHAT".
+  /// The error "FILE: tensor TENSOR: WHAT" for `tensor` and `what`.
   InputError tensor_error(std::string_view tensor, std::string_view what) const;
 
  private:

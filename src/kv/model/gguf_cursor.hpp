@@ -65,7 +65,8 @@ class GgufCursor {
     return {reinterpret_cast<const char*>(text.data()), text.size()};
   }
 
-  /// Refuses a count of elements whose smallest encodings could not fit in what is left.
+  /// Refuses a count of elements whose smallest encodings, min_bytes_each, could not fit in what is
+  /// left; `what` names them in the message.
   void expect(std::uint64_t count, std::uint64_t min_bytes_each, const char* what) const {
     if (count > left_.size() / min_bytes_each)
       fail("claims " + std::to_string(count) + " " + what + " but only " +

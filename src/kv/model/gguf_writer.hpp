@@ -26,9 +26,9 @@ class GgufWriter {
   /// A value as it lies in another file, byte for byte.
   /// \throws std::invalid_argument when the key is there already
   void add(const GgufValue& value);
-  /// A single unsigned number.
+  /// A single unsigned number, `value`, under `key`.
   void add_u32(std::string_view key, std::uint32_t value);
-  /// A single string.
+  /// A single string, `text`, under `key`.
   void add_string(std::string_view key, std::string_view text);
 
   /// A tensor; its bytes are copied.

@@ -66,7 +66,8 @@ Model with_kv_heads(const Model& model, int num_kv_heads);
 /// The bytes of a GGUF file with the K and V projections changed and head_count_kv set; every other
 /// value and tensor is carried over byte for byte, in its place.
 ///
-/// \param file a model that load_model() accepts
+/// \param file         a model that load_model() accepts
+/// \param num_kv_heads a divisor or a multiple of what the file has
 /// \throws InputError as load_model() and as above
 std::string with_kv_heads(const std::shared_ptr<const GgufFile>& file, int num_kv_heads);
 

@@ -85,9 +85,9 @@ class Tokenizer {
   /// The bytes that `ids` stand for; not necessarily UTF-8 (see StreamDecoder and utf8.hpp).
   ///
   /// Control tokens give nothing, or their spelling with Special::on; an unknown token U+FFFD.
-  /// SentencePiece turns U+2581 into a space. Where its encode() puts a leading space, decode takes
-  /// it away again: one space of the token right after a BOS that is the first id. Ids that do not
-  /// start with BOS go on from other text and keep theirs.
+  /// SentencePiece turns U+2581 into a space. Where its encode() puts a leading space, decode()
+  /// takes it away again: one space of the token right after a BOS that is the first id. Ids that
+  /// do not start with BOS go on from other text and keep theirs.
   /// \throws std::invalid_argument for an id outside the vocabulary
   std::string decode(std::span<const TokenId> ids, Special special = Special::off) const;
 

@@ -29,7 +29,7 @@ struct MergeResult {
   TokenId id = -1;  ///< the merged token
 };
 
-/// Appends a symbol at the end of the list.
+/// Appends token `id`, the num_bytes bytes of the text from `begin` on, at the end of the list.
 inline void append_symbol(std::vector<MergeSymbol>& symbols, std::size_t begin,
                           std::size_t num_bytes, TokenId id) {
   const int index = static_cast<int>(symbols.size());

@@ -30,6 +30,7 @@ void check_course_table(std::string_view option, const std::string& path);
 ///
 /// \param option the option that named the file, for messages
 /// \param path   made when it is not there
+/// \param row    found again by its chapter
 /// \throws InputError when the file holds something else, or cannot be written
 void add_to_course_table(std::string_view option, const std::string& path, const CourseRow& row);
 

@@ -17,6 +17,7 @@ namespace kv {
 ///     write_file_atomically("--json", path, report.str());
 class Json {
  public:
+  /// null.
   Json() : text_("null") {}
   /// true or false.
   Json(bool value) : text_(value ? "true" : "false") {}
@@ -46,7 +47,8 @@ class Json {
     return list;
   }
 
-  /// Adds a member. \throws std::invalid_argument when this is no object or has that member
+  /// Adds a member under `key`. \throws std::invalid_argument when this is no object or has that
+  /// member
   Json& set(std::string_view key, Json value);
   /// Adds an element. \throws std::invalid_argument when this is no array
   Json& push(Json value);

@@ -59,7 +59,8 @@ std::int64_t num_story_blocks(const LoadedModel& loaded, std::int32_t block_size
 /// Prompt A is computed; B begins alike and takes A's blocks; C is forked from A and writes another
 /// word, for which one block is copied; the three write on together; one ends, then all.
 ///
-/// \param out receives each step's words and block tables
+/// \param with model, tokenizer, pool and options of the story
+/// \param out  receives each step's words and block tables
 /// \throws InputError when the model's context is too short for the story
 PagingStory tell_paging_story(const PagingStoryTellers& with, std::ostream& out);
 

@@ -15,7 +15,7 @@ class Progress {
   /// \param label what is being done
   /// \param total steps of the whole job; 0 when unknown
   Progress(std::string label, std::int64_t total);
-  /// For tests: draws on `out`, and at every update, if `visible`.
+  /// For tests: draws on `out`, and at every update, if `visible`; label and total as above.
   Progress(std::string label, std::int64_t total, std::ostream& out, bool visible);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -20,10 +20,13 @@ inline constexpr int kTileRows = kWidth == 16 ? 12 : 6;
 /// c[r, n] = (accumulate ? c[r, n] : 0) + sum_k a[r, k] * b[k, n] for a block of kRows rows and
 /// kVecs * kWidth columns that stays in registers.
 ///
-/// \param a     [kRows, num_k], rows a_stride floats apart
-/// \param b     [num_k, kVecs * kWidth], rows b_stride elements apart, widened when loaded
-/// \param num_k terms of each sum, in order
-/// \param c     [kRows, kVecs * kWidth], rows c_stride floats apart, written
+/// \param a          [kRows, num_k]
+/// \param a_stride   floats between two rows of a
+/// \param b          [num_k, kVecs * kWidth], widened when loaded
+/// \param b_stride   elements between two rows of b
+/// \param num_k      terms of each sum, in order
+/// \param c          [kRows, kVecs * kWidth], written
+/// \param c_stride   floats between two rows of c
 /// \param accumulate whether c already holds a part of the sums
 template <int kRows, int kVecs, class T>
 inline void multiply_tile(const float* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
@@ -45,6 +48,16 @@ inline void multiply_tile(const float* a, std::int64_t a_stride, const T* b, std
 }
 
 /// multiply_tile for any number of rows: full blocks first, then one smaller block.
+///
+/// \param num_rows   rows of a and c
+/// \param a          [num_rows, num_k]
+/// \param a_stride   floats between two rows of a
+/// \param b          [num_k, kVecs * kWidth], widened when loaded
+/// \param b_stride   elements between two rows of b
+/// \param num_k      terms of each sum, in order
+/// \param c          [num_rows, kVecs * kWidth], written
+/// \param c_stride   floats between two rows of c
+/// \param accumulate whether c already holds a part of the sums
 template <int kVecs, class T>
 inline void multiply_rows(std::int64_t num_rows, const float* a, std::int64_t a_stride, const T* b,
                           std::int64_t b_stride, std::int64_t num_k, float* c,
@@ -76,7 +89,7 @@ inline void multiply_rows(std::int64_t num_rows, const float* a, std::int64_t a_
   }
 }
 
-/// Transposes a block of 4 x 4: to[j, i] = from[i, j].
+/// Transposes a block of 4 x 4: to[j, i] = from[i, j], rows from_stride and to_stride floats apart.
 inline void transpose_4x4(const float* from, std::int64_t from_stride, float* to,
                           std::int64_t to_stride) {
   const Vec4 a = load_as<Vec4>(from), b = load_as<Vec4>(from + from_stride);
@@ -94,8 +107,12 @@ inline void transpose_4x4(const float* from, std::int64_t from_stride, float* to
 
 /// Transposes any matrix: to[j, i] = from[i, j]. Nothing outside the two is read or written.
 ///
-/// \param from [num_rows, num_cols], rows from_stride floats apart
-/// \param to   [num_cols, num_rows], rows to_stride floats apart
+/// \param from        [num_rows, num_cols]
+/// \param from_stride floats between two rows of from
+/// \param num_rows    rows of from, any number
+/// \param num_cols    columns of from, any number
+/// \param to          [num_cols, num_rows], written
+/// \param to_stride   floats between two rows of to
 inline void transpose(const float* from, std::int64_t from_stride, std::int64_t num_rows,
                       std::int64_t num_cols, float* to, std::int64_t to_stride) {
   const std::int64_t whole_rows = num_rows / 4 * 4, whole_cols = num_cols / 4 * 4;

@@ -136,7 +136,7 @@ inline Vec load(const std::int8_t* from) {
   return __builtin_convertvector(widen_bytes(load_as<ByteVec>(from)), Vec);
 }
 
-/// Writes a vector to any address.
+/// Writes vector v to any address.
 inline void store(float* to, Vec v) { std::memcpy(to, &v, sizeof v); }
 
 /// The lower and upper halves of each register added up until four lanes are left.
@@ -168,7 +168,8 @@ inline Vec add_neighbours(Vec a, Vec b) {
 #endif
 }
 
-/// The sums of four vectors, one per lane: cheaper than four sums, and the same to the last bit.
+/// The sums of four vectors a, b, c and d, one per lane: cheaper than four sums, and the same to
+/// the last bit.
 inline Vec4 sums(Vec a, Vec b, Vec c, Vec d) {
   return fold_to_four(add_neighbours(add_neighbours(a, b), add_neighbours(c, d)));
 }
