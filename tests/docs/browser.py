@@ -6,6 +6,7 @@ ctest shows as skipped; KV_REQUIRE_BROWSER=1 makes that a failure.
 
 import json
 import os
+import shutil
 import sys
 
 SKIPPED = 4
@@ -21,6 +22,7 @@ def skip(why):
 try:
     from selenium import webdriver
     from selenium.common.exceptions import WebDriverException
+    from selenium.webdriver.chrome.service import Service
 except ImportError:
     skip("python3-selenium is not here")
 
@@ -29,12 +31,14 @@ ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollba
 
 
 def open_browser():
+    # Named, or newer versions of selenium would look for one to download.
+    driver = shutil.which("chromedriver") or skip("there is no chromedriver")
     options = webdriver.ChromeOptions()
     for argument in ARGUMENTS:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     try:
-        return webdriver.Chrome(options=options)
+        return webdriver.Chrome(service=Service(driver), options=options)
     except WebDriverException as error:
         skip(f"there is no Chromium to drive: {error.msg}")
 
