@@ -83,11 +83,6 @@ std::string operations(double flops) {
   return flops < 1e12 ? four_digits(flops / 1e9) + " GFLOP" : four_digits(flops / 1e12) + " TFLOP";
 }
 
-std::string duration(double seconds) {
-  if (seconds < 1e-3) return four_digits(seconds * 1e6) + " µs";
-  return seconds < 10 ? four_digits(seconds * 1e3) + " ms" : four_digits(seconds) + " s";
-}
-
 std::string intensity_text(const char* name, const StepCost& cost) {
   return fmt::format(
       "  {:<8} {} on {} of weights and {} of cache: {} FLOP a byte\n", name, operations(cost.flops),

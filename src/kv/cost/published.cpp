@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "kv/check.hpp"
+#include "kv/config.hpp"
+
 namespace kv {
 namespace {
 
@@ -107,6 +110,19 @@ const PublishedModel& published_model(std::string_view name) {
     if (model.name == name) return model;
   throw InputError("no published shape is named '" + std::string(name) +
                    "'; --list shows the names, or give the path of a .gguf file");
+}
+
+PublishedModel with_kv_heads(const PublishedModel& model, int num_kv_heads) {
+  HeadConfig{model.num_q_heads, num_kv_heads, model.kv.head_dim}.validate();
+  require(!model.kv.latent() && model.num_experts == 0, "only dense models with K and V");
+  PublishedModel changed = model;
+  changed.kv.num_kv_heads = num_kv_heads;
+  const std::int64_t d_model = std::int64_t{model.num_q_heads} * model.kv.head_dim;
+  const std::int64_t added_heads = num_kv_heads - model.kv.num_kv_heads;
+  const std::int64_t added = 2 * model.kv.num_layers * d_model * added_heads * model.kv.head_dim;
+  changed.params += added;
+  changed.active_params += added;
+  return changed;
 }
 
 }  // namespace kv

@@ -37,4 +37,12 @@ std::span<const PublishedModel> published_models();
 /// \throws InputError when there is none of that name, pointing at --list
 const PublishedModel& published_model(std::string_view name);
 
+/// A published shape with another number of KV heads. The K and V projections change with it; they
+/// are taken to read rows of num_q_heads * head_dim, as in Llama.
+///
+/// \param model        dense, not MLA
+/// \param num_kv_heads a divisor of its query heads
+/// \throws InputError naming both numbers when it is not
+PublishedModel with_kv_heads(const PublishedModel& model, int num_kv_heads);
+
 }  // namespace kv

@@ -110,19 +110,6 @@ std::string show_runs(const Model& model, std::span<const TokenId> tokens, KvDTy
 
 }  // namespace
 
-PublishedModel with_kv_heads(const PublishedModel& model, int num_kv_heads) {
-  HeadConfig{model.num_q_heads, num_kv_heads, model.kv.head_dim}.validate();
-  require(!model.kv.latent() && model.num_experts == 0, "only dense models with K and V");
-  PublishedModel changed = model;
-  changed.kv.num_kv_heads = num_kv_heads;
-  const std::int64_t d_model = std::int64_t{model.num_q_heads} * model.kv.head_dim;
-  const std::int64_t added_heads = num_kv_heads - model.kv.num_kv_heads;
-  const std::int64_t added = 2 * model.kv.num_layers * d_model * added_heads * model.kv.head_dim;
-  changed.params += added;
-  changed.active_params += added;
-  return changed;
-}
-
 //! [attention cost]
 KV_EXERCISE StepCost attention_cost(const HeadConfig& heads, const KvFormat& format,
                                     std::int64_t num_tokens) {

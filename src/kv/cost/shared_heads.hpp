@@ -15,14 +15,6 @@
 
 namespace kv {
 
-/// A published shape with another number of KV heads. The K and V projections change with it; they
-/// are taken to read rows of num_q_heads * head_dim, as in Llama.
-///
-/// \param model        dense, not MLA
-/// \param num_kv_heads a divisor of its query heads
-/// \throws InputError naming both numbers when it is not
-PublishedModel with_kv_heads(const PublishedModel& model, int num_kv_heads);
-
 /// What one decode step of such a model costs.
 struct SharedHeadsCost {
   int num_kv_heads = 0;                 ///< in each layer

@@ -62,6 +62,11 @@ std::string decimal_bytes(std::int64_t bytes) { return in_unit(bytes, kDecimal);
 
 std::string binary_bytes(std::int64_t bytes) { return in_unit(bytes, kBinary); }
 
+std::string duration(double seconds) {
+  if (seconds < 1e-3) return four_digits(seconds * 1e6) + " µs";
+  return seconds < 10 ? four_digits(seconds * 1e3) + " ms" : four_digits(seconds) + " s";
+}
+
 std::string format_bytes(std::int64_t bytes) {
   if (bytes > -1000 && bytes < 1000) return std::to_string(bytes) + " B";
   return decimal_bytes(bytes) + " (" + binary_bytes(bytes) + ")";

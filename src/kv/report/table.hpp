@@ -23,6 +23,9 @@ std::string binary_bytes(std::int64_t bytes);
 /// Both, because the two are often confused: "1.074 GB (1.000 GiB)"; below 1000 just "512 B".
 std::string format_bytes(std::int64_t bytes);
 
+/// A time in the unit that fits: "12.50 µs", "7.045 ms", "17.30 s".
+std::string duration(double seconds);
+
 /// On which side the padding of a column goes.
 enum class Align { left, right };
 
