@@ -51,7 +51,8 @@ window.addEventListener("load", () => {
 
 // Widgets: the compiled C++ (widgets_wasm.js), what they share, and the script of each, in this order.
 document.addEventListener("DOMContentLoaded", () => {
-  const names = new Set([...document.querySelectorAll(".widget")].map(root => root.dataset.widget));
+  const names = new Set([...document.querySelectorAll(".widget")].flatMap(
+    root => (root.dataset.scripts ?? root.dataset.widget).split(" ")));
   if (names.size === 0) return;
   for (const name of ["widgets_wasm", "widgets", ...names]) {
     const script = document.createElement("script");

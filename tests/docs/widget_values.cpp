@@ -18,6 +18,14 @@ const char* calculate_model(double, double, double, double, double, double);
 const char* calculate_shape(double, double, double, double, double, double, double, double, double,
                             double);
 const char* map_heads(double, double, double, double);
+const char* blocks_start(double, double);
+const char* blocks_type(double);
+const char* blocks_enter();
+const char* blocks_append(double);
+const char* blocks_fork(double);
+const char* blocks_publish(double);
+const char* blocks_end(double);
+const char* blocks_trace();
 }
 
 namespace {
@@ -50,6 +58,14 @@ const std::map<std::string, Function> functions = {
     {"calculate_model", named(calculate_model)},
     {"calculate_shape", named(calculate_shape)},
     {"map_heads", named(map_heads)},
+    {"blocks_start", named(blocks_start)},
+    {"blocks_type", named(blocks_type)},
+    {"blocks_enter", named(blocks_enter)},
+    {"blocks_append", named(blocks_append)},
+    {"blocks_fork", named(blocks_fork)},
+    {"blocks_publish", named(blocks_publish)},
+    {"blocks_end", named(blocks_end)},
+    {"blocks_trace", named(blocks_trace)},
 };
 
 }  // namespace
