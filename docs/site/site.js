@@ -4,6 +4,15 @@ DoxygenAwesomeFragmentCopyButton.init();
 DoxygenAwesomeParagraphLink.init();
 DoxygenAwesomeInteractiveToc.init();
 
+// Paper is light.
+let printsFromDark = false;
+addEventListener("beforeprint", () => {
+  printsFromDark = document.documentElement.classList.replace("dark-mode", "light-mode");
+});
+addEventListener("afterprint", () => {
+  if (printsFromDark) document.documentElement.classList.replace("light-mode", "dark-mode");
+});
+
 document.addEventListener("DOMContentLoaded", () => {
   renderMathInElement(document.body, {
     delimiters: [
