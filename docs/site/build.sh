@@ -25,14 +25,9 @@ KV_SITE_SOURCE=$(pwd)
 export KV_AWESOME KV_SITE_BUILD KV_SITE_SOURCE
 rm -rf "$KV_SITE_BUILD/html" "$KV_SITE_BUILD/files"
 
-# Doxygen 1.9.8 has given the tab of the groups another name.
-tab=modules
-version=$(doxygen --version | cut -d' ' -f1)
-[ "$(printf '1.9.8\n%s\n' "$version" | sort -V | head -n 1)" != 1.9.8 ] || tab=topics
-sed "s/tab type=\"modules\"/tab type=\"$tab\"/" docs/site/layout.xml > "$KV_SITE_BUILD/layout.xml"
-
+python3 -B docs/site/settings.py "$KV_SITE_BUILD"
 python3 -B docs/site/generate.py "$KV_SITE_BUILD"
-doxygen docs/site/Doxyfile
+doxygen "$KV_SITE_BUILD/Doxyfile"
 
 html=$KV_SITE_BUILD/html
 mkdir -p "$html/katex/fonts"

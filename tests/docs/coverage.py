@@ -19,6 +19,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs/site"))
+import settings  # noqa: E402
 import sources  # noqa: E402
 
 SETTINGS = """
@@ -47,9 +48,9 @@ MEMBERS = ("function", "variable", "typedef", "enum", "define")
 def read_code(root, folder):
     """Doxygen's XML of the code, in the folder."""
     sources.write(root, folder / "code")
-    settings = (root / "docs/site/Doxyfile").read_text(encoding="utf-8") + SETTINGS
-    environment = {**os.environ, "KV_SITE_BUILD": str(folder), "KV_SITE_SOURCE": str(root)}
-    subprocess.run(["doxygen", "-"], input=settings, text=True, cwd=root, env=environment, check=True)
+    variables = {"KV_SITE_BUILD": str(folder), "KV_SITE_SOURCE": str(root), "KV_AWESOME": ""}
+    subprocess.run(["doxygen", "-"], input=settings.settings(variables) + SETTINGS, text=True, cwd=root,
+                   env={**os.environ, **variables}, check=True)
     return [ElementTree.parse(path).getroot() for path in sorted((folder / "xml").glob("*.xml"))]
 
 
