@@ -22,7 +22,7 @@ STAND_IN_BUILD = "build/stand_in"
 _LEFT_OUT = ("tests/", ".ci/", "kernels/sass/", "chapters/course/course.py",
              "chapters/course/new_repo.py", "chapters/course/starters.py",
              "chapters/course/regions.py", "chapters/course/wrong.py", "chapters/course/templates/",
-             "docs/instructors.md", "docs/site/", "README.md", "CONTRIBUTING.md", ".github/")
+             "docs/instructors.md", "docs/site/", "docs/results/", "docs/evidence.toml", "README.md", "CONTRIBUTING.md", ".github/")
 
 
 @dataclasses.dataclass(frozen=True)

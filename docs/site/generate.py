@@ -4,11 +4,13 @@ import pathlib
 import shutil
 import sys
 
+import evidence
 import parts
 import sources
 from manifest import CourseError, exercises
 from pages import ROOT, Converter, SiteError, anchor, navigation, title_of
 from questions import TEST, load, quizzes
+from records import RecordError
 
 LEFT_OUT = "\n## What it leaves out"  # exercises and quiz go before it
 
@@ -71,6 +73,7 @@ def generate(folder):
     for path in (pages_folder, parts_folder, code_folder):
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
+    evidence.write_plots(parts_folder)
     converter = Converter()
     order = [(page.label, title_of(converter.text_of(page), page.source))
              for page in converter.pages]
@@ -82,6 +85,11 @@ def generate(folder):
             text = text.replace("[TOC]\n", "")
         if page.label == "test":
             text += quiz_section(page, ROOT / TEST, "./kv quiz test", parts_folder)
+        if page.label == "evidence":
+            text += evidence.claims_section(
+                {pathlib.PurePath(p.source).parent.name: entry
+                 for p, entry in zip(converter.pages, order) if p.label.startswith("chapter")},
+                parts_folder)
         before = order[i - 1] if i > 0 else None
         after = order[i + 1] if i + 1 < len(order) else None
         text += navigation(before, after)
@@ -98,7 +106,7 @@ def generate(folder):
 def main():
     try:
         generate(pathlib.Path(sys.argv[1]))
-    except (SiteError, CourseError) as error:
+    except (SiteError, CourseError, RecordError) as error:
         sys.exit(f"site: {error}")
 
 

@@ -33,6 +33,7 @@ def page_list(root=ROOT):
         Page("docs/site/index.md", "index"),
         *(Page(f"chapters/{name}/README.md", f"chapter_{name[:2]}") for name in chapters),
         Page("docs/site/test.md", "test"),
+        Page("docs/site/evidence.md", "evidence"),
         Page("docs/site/search.md", "text_search"),
         Page("docs/glossary.md", "glossary"),
         Page("docs/kernels.md", "kernels"),
