@@ -90,7 +90,7 @@ def with_head(lines, name):
 def with_group(lines, name):
     """What a header declares is put into the group of its folder."""
     begin, end = f" /** \\addtogroup {group_of(name)} */ /** \\{{ */", "/** \\} */ "
-    if not any(line.startswith("namespace kv") for line in lines):
+    if "#pragma once" in lines and not any(line.startswith("namespace kv") for line in lines):
         # Names of CUDA's own, in no namespace.
         return [f"{line}{begin}" if line == "#pragma once" else line for line in lines[:-1]] + [end]
     return [line + begin if re.match(r"namespace kv[\w:]* \{$", line) else
