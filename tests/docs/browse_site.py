@@ -104,6 +104,8 @@ def browse(waiting, samples):
                 path = waiting.get_nowait()
             except queue.Empty:
                 return found
+            if (left := waiting.qsize()) and left % 100 == 0:
+                print(f"{left} pages left", flush=True)
             found += [f"{path.name}, {view}: {fault}"
                       for view, fault in page_faults(browser, path, path in samples)]
     finally:
