@@ -24,6 +24,8 @@ PAGES = {  # widget: the page it stands on
     "calculator": "chapter_02",
     "heads": "chapter_04",
     "blocks": "chapter_05",
+    "softmax": "chapter_03",
+    "roofline": "chapter_02",
 }
 
 

@@ -26,6 +26,12 @@ const char* blocks_fork(double);
 const char* blocks_publish(double);
 const char* blocks_end(double);
 const char* blocks_trace();
+const char* softmax_clear();
+const char* softmax_add(double, double);
+const char* softmax_states(double);
+const char* six_digits(double);
+const char* roofline_choices();
+const char* roofline(double, double, double, double, double, double, double, double);
 }
 
 namespace {
@@ -66,6 +72,12 @@ const std::map<std::string, Function> functions = {
     {"blocks_publish", named(blocks_publish)},
     {"blocks_end", named(blocks_end)},
     {"blocks_trace", named(blocks_trace)},
+    {"softmax_clear", named(softmax_clear)},
+    {"softmax_add", named(softmax_add)},
+    {"softmax_states", named(softmax_states)},
+    {"six_digits", named(six_digits)},
+    {"roofline_choices", named(roofline_choices)},
+    {"roofline", named(roofline)},
 };
 
 }  // namespace
