@@ -33,8 +33,11 @@ def page_faults(source, page, evidence, record_of=read):
 
 def record_faults(evidence, record_of=read):
     for claim in evidence.claim:
-        for pattern in unshown(claim, record_of(evidence.command[claim.command]).output):
+        output = record_of(evidence.command[claim.command]).output
+        for pattern in unshown(claim, output):
             yield f"claim {claim.id}: no line of {claim.command} has '{pattern}'"
+        for number in page_numbers.claim_faults(claim.text, output):
+            yield f"claim {claim.id}: {claim.command} does not print its {number}"
 
 
 def all_faults():

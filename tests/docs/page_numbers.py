@@ -16,6 +16,7 @@ from pages import prose_lines  # noqa: E402
 
 FREE = 12
 UNIT = r"%|(?:[kMG]B|[KMG]iB|bytes|ms|µs|nats)\b"
+WRITTEN = ("%", "kB", "MB", "GB", "KiB", "MiB", "GiB")  # others may stand in the heading of a column
 NUMBER = re.compile(rf"\d{{4}}-\d\d-\d\d|(?<![\w.])((?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?)(?:\s*({UNIT}))?")
 # Names that have numbers in them: papers, chapters, formats, exponents of units, processors.
 CITED = re.compile(
@@ -81,8 +82,7 @@ class Records:
         self.with_units = {(plain(n), unit) for text in texts for n, unit in found_in(text)}
 
     def has(self, number, unit):
-        # Other units may stand in the heading of a column.
-        if unit in ("%", "kB", "MB", "GB", "KiB", "MiB", "GiB"):
+        if unit in WRITTEN:
             return (plain(number), unit) in self.with_units
         return plain(number) in self.numbers
 
@@ -108,6 +108,24 @@ def faults(page, texts, exempt=()):
             for number, unit in strict:
                 if not records.has(number, unit):
                     yield f"line {place}: {number}{' ' * bool(unit)}{unit} is in no record of a command that the page names"
+
+
+def rounds_to(number, words):
+    """Is `words` the number rounded to as many digits as `words` has? 171.8 is 172, 79.4 is 80."""
+    digits = words.replace(",", "").replace(".", "").strip("0") or "0"
+    if "." in words:
+        digits = words.replace(",", "").replace(".", "").lstrip("0")
+    return float(f"{float(plain(number)):.{max(len(digits), 1) - 1}e}") == float(plain(words))
+
+
+def claim_faults(text, output):
+    """The numbers of a claim that none of the output rounds to, with the same unit where it has one."""
+    printed = {pair for pair in found_in(output) if "-" not in pair[0]}
+    for words, unit in found_in(words_of(text)):
+        if not is_free(words, unit) and not any(
+                rounds_to(number, words) and (unit not in WRITTEN or unit == with_unit)
+                for number, with_unit in printed):
+            yield words
 
 
 def needless(page, texts, exempt):

@@ -140,6 +140,12 @@ class Claims(unittest.TestCase):
         self.assertEqual(list(check_evidence.record_faults(found, record_of)), [])
         found, record_of = parsed(lambda text: text.replace("2.9 %", "3.9 %"))
         self.assertEqual(len(list(check_evidence.record_faults(found, record_of))), 1)
+        for words, right in [("20 % are", True), ("21 % of", True), ("20.6 % of", True), ("20.7 % of", False),
+                             ("21 GB of", False), ("80 % of", True), ("70 % of", False), ("10,240 of", True),
+                             ("10,000 of", True), ("10,300 of", False), ("36 of", False)]:
+            with self.subTest(words):
+                self.assertEqual(list(page_numbers.claim_faults(words, RECORD.partition("\n\n")[2])),
+                                 [] if right else [words.split()[0]])
         with self.assertRaisesRegex(records.RecordError, "claim few: no command is named waist"):
             records.parse(EVIDENCE.replace('command = "waste"', 'command = "waist"'))
 
