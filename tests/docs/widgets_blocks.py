@@ -111,6 +111,11 @@ def refusal_faults(form, browser, native):
     form.press("start")
     if "tokens a block must be" not in form.message() or form.view() != before:
         yield f"no block size: {form.message()}"
+    form.do("fork", "B")  # goes on as if nothing had been asked
+    (*_, expected) = traces(native, [*AT_FIRST, STORY[0][0], STORY[1][0], ("fork", "B")])
+    fault = form.message() or blocks_form.differs(form.shown(), expected, 6)
+    if fault:
+        yield f"after what was refused: {fault}"
     form.set(block_size=2, num_blocks=3)
     form.field("block_size").send_keys("\n")
     form.set(text="Grüße an 世界 \"<b>\"")
@@ -126,6 +131,22 @@ def refusal_faults(form, browser, native):
     if "every letter" not in form.message() or blocks_form.differs(
             form.shown(), expected, len(operations)):
         yield f"one sequence more: {form.message()}"
+
+
+def limit_faults(form, browser):
+    """The last step that is kept, and what is said then."""
+    form.press("leave")
+    form.set(block_size=4, num_blocks=8)
+    form.press("start")
+    form.do("enter", "a")
+    for count, said in ((199, ""), (1, "no more steps can be kept")):
+        browser.execute_script(
+            "for (let i = 0; i < arguments[1]; i++)"
+            "  document.querySelector(arguments[0] + ' [name=\"publish\"]').click();",
+            form.root, count)
+        if said not in form.message() or (not said and form.message()) or \
+                not form.shown()["step"].startswith("Step 200 of 200."):
+            yield f"{form.shown()['step']}: the message is '{form.message()}'"
 
 
 def file_faults(form, browser, native, folder):
@@ -212,3 +233,4 @@ def faults(browser, native):
     yield from refusal_faults(form, browser, native)
     with tempfile.TemporaryDirectory() as folder:
         yield from file_faults(form, browser, native, pathlib.Path(folder))
+    yield from limit_faults(form, browser)

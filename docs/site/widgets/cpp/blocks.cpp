@@ -19,7 +19,8 @@ namespace kv {
 namespace {
 
 constexpr int kMostSequences = 26;  // a letter each
-constexpr int kMostSteps = 200;     // all are drawn from one JSON text
+constexpr int kMostSteps = 200;     // all are in one JSON text, which is made anew each time,
+constexpr std::size_t kMostTexts = 40'000;  // as are the texts of their tokens
 constexpr std::size_t kMostBytes = 4000;
 
 std::string plural(std::size_t count, const std::string& what) {
@@ -102,8 +103,8 @@ class Stage {
   }
 
   void check_room() const {
-    if (num_steps_ == kMostSteps)
-      throw InputError("these are " + std::to_string(kMostSteps) + " steps: start anew");
+    if (num_steps_ == kMostSteps || num_texts_ > kMostTexts)
+      throw InputError("no more steps can be kept: start anew");
   }
 
   Json json() const { return trace_.json(); }
@@ -162,6 +163,7 @@ class Stage {
     for (const Sequence& sequence : sequences_) {
       if (!sequence.runs) continue;
       TracedTable& shown = traced.emplace_back(TracedTable{sequence.name, &sequence.table});
+      num_texts_ += sequence.tokens.size();
       for (const std::int32_t token : sequence.tokens)
         shown.texts.push_back(vocabulary_[static_cast<std::size_t>(token)]);
     }
@@ -174,6 +176,7 @@ class Stage {
   std::vector<Sequence> sequences_;      // by number
   std::vector<std::string> vocabulary_;  // text of a token
   int num_steps_ = 0;
+  std::size_t num_texts_ = 0;  // in all of them
 };
 
 std::unique_ptr<Stage> the_stage;
