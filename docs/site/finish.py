@@ -2,7 +2,8 @@
 
 Pages link to source files as source:PATH, since only Doxygen knows the names of their pages: of two
 files of one name it takes in as much of the folder as it needs. And the navigation looks for the
-members of a namespace on the page of their file, where Doxygen has not put them.
+members of a namespace on the page of their file, where Doxygen has not put them, and in scripts whose
+variables have no valid names.
 """
 
 import html
@@ -67,10 +68,25 @@ def mend_navigation(folder):
             path.write_text(ENTRY.sub(mended, text), encoding="utf-8")
 
 
+def rename_scripts(folder):
+    """Doxygen names a script's variable after its file, which may begin with a digit; a name may not."""
+    found = {path.stem for path in folder.glob("[0-9]*.js")}
+    for path in folder.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        new = re.sub(r'"(\d\w*)"', lambda m: f'"_{m[1]}"' if m[1] in found else m[0], text)
+        if path.stem in found:
+            path.unlink()
+            path = path.with_name(f"_{path.name}")
+            new = new.replace(f"var {path.stem[1:]} =", f"var {path.stem} =", 1)
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     link_sources(folder)
     mend_navigation(folder)
+    rename_scripts(folder)
     access.mend(folder)
 
 

@@ -20,8 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "docs/site"))
 from pages import page_list  # noqa: E402
 
-REFERENCE = ["files", "annotated", "functions", "namespacekv", "classkv_1_1BlockAllocator",
-             "decoder_8hpp", "decoder_8cpp_source"]
+# One page of each kind: the first of those whose name is such.
+REFERENCE = ["files", "annotated", "classes", "functions", "group__*", "namespacekv", "dir_??????_*",
+             "classkv_1_1BlockAllocator", "class*-members", "0*_8cu", "decoder_8hpp", "decoder_8cpp_source"]
 # A page is loaded once for each width, in one scheme, and then shown in the other.
 VIEWS = ((1280, ("light", "dark")), (390, ("dark", "light")))
 LOOK = """
@@ -121,7 +122,7 @@ def main():
     arguments = parser.parse_args()
     folder, start = arguments.html.resolve(), time.monotonic()
     names = arguments.pages or [page.label for page in page_list()] + REFERENCE
-    paths = samples = [folder / f"{name}.html" for name in names]
+    paths = samples = [(sorted(folder.glob(f"{name}.html")) or [folder / f"{name}.html"])[0] for name in names]
     if arguments.all:
         paths = sorted(folder.glob("*.html"))
     browser = open_browser()

@@ -9,7 +9,9 @@ import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "docs/site")]
+import access  # noqa: E402
 import check_site  # noqa: E402
+import finish  # noqa: E402
 import figures  # noqa: E402
 import glossary  # noqa: E402
 import pages  # noqa: E402
@@ -215,6 +217,29 @@ class TextIndex(unittest.TestCase):
             ["T", "", "t.html", "first words"],
             ["T", "One", "t.html#t-one", "second"],
             ["T", "Two", "t.html#t-two", "code"]])
+
+
+class Finish(Repository):
+    def test_scripts_whose_names_begin_with_a_digit(self):
+        self.write("html/01__a_8cu.js", 'var 01__a_8cu =\n[\n    [ "f", "01__a_8cu.html", null ]\n];')
+        self.write("html/dir.js", '[ "01_a.cu", "01__a_8cu.html", "01__a_8cu" ], [ "1", "x.html", null ]')
+        finish.rename_scripts(self.root / "html")
+        read = {path.name: path.read_text() for path in (self.root / "html").iterdir()}
+        self.assertEqual(read, {
+            "_01__a_8cu.js": 'var _01__a_8cu =\n[\n    [ "f", "01__a_8cu.html", null ]\n];',
+            "dir.js": '[ "01_a.cu", "01__a_8cu.html", "_01__a_8cu" ], [ "1", "x.html", null ]'})
+
+    def test_names_for_readers_who_listen(self):
+        self.write("html/a.html", '<title>T: Member List</title><div class="contents"><iframe src="g.svg">')
+        self.write("html/b.html", '<title>B</title><div class="title">B</div><img src="p.svg">')
+        self.write("html/menu.js", '<input type="text" id="MSearchField" value="">')
+        access.mend(self.root / "html")
+        read = {path.name: path.read_text() for path in (self.root / "html").iterdir()}
+        self.assertIn('<div class="title" role="heading" aria-level="1">Member List</div>', read["a.html"])
+        self.assertIn('<iframe title="Graph', read["a.html"])
+        self.assertEqual(read["b.html"].count('role="heading"'), 1)
+        self.assertIn('<img alt="" src="p.svg">', read["b.html"])
+        self.assertIn('id="MSearchField" aria-label="', read["menu.js"])
 
 
 class Checker(unittest.TestCase):
