@@ -146,7 +146,7 @@ KV_WIDGET(roofline)
     costs.set(step.name, std::move(cost));
   }
   for (const Machine& device : published_devices()) devices.push(on_device(device, all));
-  devices.push(on_device({"your own", 0, gigabytes * 1e9, teraflops * 1e12, ""}, all));
+  devices.push(on_device({"your own device", 0, gigabytes * 1e9, teraflops * 1e12, ""}, all));
 
   const std::int64_t sequence_bytes = kv_bytes(work.model.kv, work.format, work.context, 1).total();
   Json fits = Json::array();

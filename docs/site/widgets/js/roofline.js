@@ -17,7 +17,7 @@ KvWidgets.add("roofline", (root, call) => {
     fields[name].value = names.indexOf(chosen);
   }
   fill("model", choices.models.map(model => model.name), "llama-3-8b");
-  fill("device", [...choices.devices, "your own"], "H100 SXM");
+  fill("device", [...choices.devices, "your own device"], "H100 SXM");
   fill("dtype", choices.formats, "fp16");
   fill("weights_dtype", choices.formats, "fp16");
   for (const [name, stops] of Object.entries(sliders)) fields[name].max = stops.length - 1;
@@ -57,7 +57,7 @@ KvWidgets.add("roofline", (root, call) => {
     say("batch", withThousands(chosen("batch")));
     say("context", withThousands(chosen("context")));
     say("kv_heads", model().latent ? "one latent for all heads"
-      : `${kvHeads()}, each for ${answer.group_size} of the query heads`);
+      : `${kvHeads()}, groups of ${answer.group_size}`);
     say("gigabytes", `${fourDigits(device.gigabytes)} GB/s`);
     say("teraflops", `${fourDigits(device.teraflops)} TFLOP/s`);
     return [answer, device];
@@ -95,7 +95,7 @@ KvWidgets.add("roofline", (root, call) => {
   // From the left end, or from where it enters the picture, up to the ridge and on.
   function roof(device, kind) {
     const low = Math.max(10 ** decadesX[0], 10 ** decadesY[0] * 1e3 / device.gigabytes);
-    const points = [[low, low * device.gigabytes / 1e3], [device.ridge, device.teraflops],
+    const points = [[low, Math.min(low * device.gigabytes / 1e3, device.teraflops)], [device.ridge, device.teraflops],
                     [10 ** decadesX[1], device.teraflops]];
     return element("polyline", {class: kind,
       points: points.map(([a, b]) => `${place(x(a))},${place(y(b))}`).join(" ")});
@@ -124,14 +124,15 @@ KvWidgets.add("roofline", (root, call) => {
     d: marks[name], transform: `translate(${place(at)},${place(height)})`, class: `roofline-mark-${name}`});
 
   function picture({steps, devices}, device) {
-    const last = bottom + 48 + lane * Object.keys(parts).length;
+    const last = bottom + 48 + lane * Object.keys(parts).length, ridge = x(device.ridge);
     const drawn = element("svg", {viewBox: `0 0 706 ${last}`, width: 706, role: "img",
       "aria-label": `Rooflines; on ${device.name}: ` + Object.keys(parts).map(name =>
         `${parts[name]} ${fourDigits(steps[name].intensity)} operations a byte`).join(", ")});
     drawn.append(...axes(), ...roofs(devices, device),
-                 line(x(device.ridge), top - 4, x(device.ridge), last - 8, "ridge"),
-                 text(x(device.ridge) - 6, top - 10, "← bound by memory", {"text-anchor": "end"}),
-                 text(x(device.ridge) + 6, top - 10, "bound by arithmetic →"));
+                 line(ridge, top - 4, ridge, last - 8, "ridge"));
+    // Where there is room for the words.
+    if (ridge > 170) drawn.append(text(ridge - 6, top - 10, "← bound by memory", {"text-anchor": "end"}));
+    if (ridge < 590) drawn.append(text(ridge + 6, top - 10, "bound by arithmetic →"));
     Object.entries(parts).forEach(([name, words], i) => {
       const {intensity} = steps[name], at = x(intensity), height = bottom + 52 + lane * i;
       const after = at < 420;
@@ -168,7 +169,7 @@ KvWidgets.add("roofline", (root, call) => {
     const fit = sequences_that_fit[fields.device.value];
     const room = fit === undefined || fit >= chosen("batch") ? ""
       : ` Beside the weights its memory holds only ${withThousands(fit)} of the sequences.`;
-    return `${device.name}, ridge ${fourDigits(device.ridge)} operations a byte: ` +
+    return `The ridge of ${device.name} is at ${fourDigits(device.ridge)} operations a byte: ` +
       `${side("decode")}, ${side("prefill")}.${room}`;
   }
 
