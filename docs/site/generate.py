@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import sys
 
+import calls
 import evidence
 import parts
 import sources
@@ -95,6 +96,7 @@ def generate(folder):
         text += navigation(before, after)
         (pages_folder / f"{page.label}.md").write_text(text, encoding="utf-8")
     sources.write(ROOT, code_folder)
+    (parts_folder / "pass.dot").write_text(calls.graph(ROOT), encoding="utf-8")
     for name, part in converter.parts.items():
         (parts_folder / name).write_text(part, encoding="utf-8")
     for name in converter.linked_files:
@@ -106,7 +108,7 @@ def generate(folder):
 def main():
     try:
         generate(pathlib.Path(sys.argv[1]))
-    except (SiteError, CourseError, RecordError) as error:
+    except (SiteError, CourseError, RecordError, calls.CallError) as error:
         sys.exit(f"site: {error}")
 
 

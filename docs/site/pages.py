@@ -12,6 +12,7 @@ import re
 
 import figures
 import glossary
+import sources
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -164,7 +165,7 @@ class Converter:
         return self._file(match[1], match[0]) if (self.root / match[1]).is_file() else match[0]
 
     def _file(self, name, text):
-        if name.startswith(("src/", "kernels/")) and name.endswith((".hpp", ".cpp", ".cuh", ".cu")):
+        if sources.is_shown(name):
             return f'<a href="source:{name}">{text.replace("`", "")}</a>'
         self.linked_files.add(name)
         return f"[{text}](files/{name}.txt)"

@@ -1,8 +1,8 @@
 """Turns the sources of the repository into what Doxygen reads in their place, line for line.
 
 The sources stay plain C++. Added here: the comment at the head of a file becomes its documentation,
-every folder is a group that holds what its headers declare, the first use of a word of the glossary
-links there, and some functions get a graph of their calls.
+every folder is a group that holds what its headers declare, and the first use of a word of the
+glossary links there.
 """
 
 import pathlib
@@ -13,11 +13,8 @@ import glossary
 FOLDERS = ("src/kv", "kernels", "chapters")
 ENDINGS = (".hpp", ".cpp", ".cuh", ".cu")
 DECLARES = (".hpp", ".cuh", ".cu")  # a .cpp defines what its header has declared
-# Functions whose graph of calls shows the way of the data, by file.
-CALL_GRAPHS = {
-    "src/kv/generate.hpp": ("prefill", "decode_step"),
-    "src/kv/load.hpp": ("load",),
-}
+# Classes named by a word that also begins sentences, where it is no link.
+PLAIN_NAMES = re.compile(r"(?<![\w:%`.<])(Lane|Product|Resources|Rows|Sampler|Where)(?= [a-z])")
 # Left out: the marks of regions that pages quote, which are no documentation, and the standard
 # library's headers, which would hide in a graph what the files of the course have to do with each other.
 LEFT_OUT = re.compile(r"\s*//! \[.*\]$|#include <\w+>$")
@@ -31,12 +28,16 @@ NOT_TEXT = re.compile(
 FENCES = {r"\code": r"\endcode", r"\verbatim": r"\endverbatim", r"\f[": r"\f]"}
 
 
+def is_shown(name):
+    """Whether the reference shows a file."""
+    return (name.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and name.endswith(ENDINGS)
+            and "/exercise/" not in name and "/course/" not in name)
+
+
 def paths(root):
     """All files that the reference shows, from the root of the repository."""
-    found = (path for folder in FOLDERS for path in (root / folder).rglob("*")
-             if path.suffix in ENDINGS)
-    names = (str(path.relative_to(root)) for path in found)
-    return sorted(name for name in names if "/exercise/" not in name and "/course/" not in name)
+    found = (path for folder in FOLDERS for path in (root / folder).rglob("*"))
+    return sorted(filter(is_shown, (str(path.relative_to(root)) for path in found)))
 
 
 def group_of(name):
@@ -72,7 +73,7 @@ class Words:
         if self.fence:
             self.fence = None if self.fence in text else self.fence
             return line
-        return match[1] + self.now.link(text)
+        return match[1] + self.now.link(PLAIN_NAMES.sub(r"%\1", text))
 
 
 def with_head(lines, name):
@@ -97,15 +98,6 @@ def with_group(lines, name):
             end + line if re.match(r"\}  // namespace kv", line) else line for line in lines]
 
 
-def with_graphs(lines, names):
-    """Asks for the graph of calls in the comment before a function."""
-    for i in range(1, len(lines)):
-        declared = re.match(r"[^/]*?\b(\w+)\(", lines[i])
-        if declared and declared[1] in names and lines[i - 1].lstrip().startswith("///"):
-            lines[i - 1] += r" \callgraph"
-    return lines
-
-
 def with_links(lines, head_size, terms):
     words = Words(terms)
     words.begin(True)
@@ -121,7 +113,6 @@ def convert(name, text, terms):
     """What Doxygen reads in place of a file."""
     lines = ["" if LEFT_OUT.match(line) else line for line in text.split("\n")]
     lines, head_size = with_head(lines, name)
-    lines = with_graphs(lines, CALL_GRAPHS.get(name, ()))
     lines = with_links(lines, head_size, terms)
     if name.endswith(DECLARES):
         lines = with_group(lines, name)

@@ -89,6 +89,7 @@ void for_rows(std::int64_t num_rows, const std::function<void(std::int64_t)>& bo
   });
 }
 
+// What attention of a layer costs: every row with every key that it sees, each cached row once.
 void count_attention(const Segment& segment, const HeadConfig& heads, int layer, Work& work) {
   const std::int64_t past = segment.state->length();
   // Row t sees the past, the rows before it and itself: past + t + 1 keys.
@@ -99,6 +100,7 @@ void count_attention(const Segment& segment, const HeadConfig& heads, int layer,
       work.kv_bytes_read += 2 * span.num_rows * heads.head_dim * info(span.dtype).block_bytes;
 }
 
+// One layer, for the rows of all sequences together; only attention goes sequence by sequence.
 //! [layer]
 void run_layer(const Model& model, int l, std::span<const Segment> segments, const RopeTable& rope,
                const Attention& attention, Buffers& b, Work& work) {

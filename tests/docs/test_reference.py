@@ -8,6 +8,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "docs/site")]
+import calls  # noqa: E402
 import coverage  # noqa: E402
 import settings  # noqa: E402
 import sources  # noqa: E402
@@ -56,6 +57,10 @@ class Sources(unittest.TestCase):
                        "src/kv/x.cpp")
         self.assertEqual(text.count(linked("prompt")), 2)
 
+    def test_a_word_that_begins_a_sentence_is_no_class(self):
+        self.assertEqual(convert("\n/// Rows of ids. A `Rows` of kv::Rows\n", "src/kv/x.cpp"),
+                         "\n/// %Rows of ids. A `Rows` of kv::Rows\n")
+
     def test_no_links_in_code_and_names(self):
         for line in ("/// `slot`", "/// \\param slot", "/// [slot, 2]", "/// slot()", "/// x.slot",
                      "/// the head_dim", "/// a key", "///     slot", "// a slot", "int slot;",
@@ -65,11 +70,34 @@ class Sources(unittest.TestCase):
         text = "\n/// \\code\n/// a slot\n/// \\endcode\n"
         self.assertEqual(convert(text, "src/kv/x.cpp"), text)
 
-    def test_a_graph_is_asked_for_where_the_list_says(self):
-        text = convert("\n/// Doc.\nint prefill(int x);\n/// Doc.\nint other();\n",
-                       "src/kv/generate.hpp")
-        self.assertIn("/// Doc. \\callgraph\nint prefill", text)
-        self.assertEqual(text.count("callgraph"), 1)
+
+class Calls(unittest.TestCase):
+    TEXT = """int a(int x) {
+  return c(x) + d(x);
+}
+int b(int x) {
+  if (x) {
+    return y.a(x);
+  }
+  return 0;
+}
+"""
+    LIST = (("a", "x.cpp", "kv::a"), ("b", "x.cpp", None), ("c", None, "kv::c"))
+
+    def edges(self, functions):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "x.cpp").write_text(self.TEXT)
+            return calls.edges(root, functions)
+
+    def test_calls_are_read_from_the_bodies(self):
+        self.assertEqual(self.edges(self.LIST), [("a", "c"), ("b", "a")])
+
+    def test_a_list_that_is_out_of_date(self):
+        for entry, fault in ((("e", "x.cpp", None), "x.cpp does not define e"),
+                             (("e", None, None), "nobody calls e")):
+            with self.assertRaisesRegex(calls.CallError, fault):
+                self.edges((*self.LIST, entry))
 
 
 class Settings(unittest.TestCase):
