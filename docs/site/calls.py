@@ -54,7 +54,7 @@ def edges(root, functions):
 
 def graph(root, functions=PASS):
     """The picture in the language of dot. Names with a page link to it; the others are a file's own."""
-    lines = ["digraph pass {", '  rankdir="LR";',
+    lines = ["digraph pass {", '  rankdir="LR"; bgcolor="transparent";',
              '  node [shape=box, fontname="Liberation Sans", fontsize=10, height=0.2];']
     for name, _, page in functions:
         label = page.removeprefix("kv::") if page else name
