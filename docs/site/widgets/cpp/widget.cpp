@@ -24,12 +24,13 @@ std::int64_t whole(double value, const char* what, double least, double most) {
 }  // namespace kv
 
 /// A number as the course's programs print it.
-/// \param kind 0: four digits; 1: bytes in kB, MB, GB; 2: in KiB, MiB, GiB; 3: whole, with
-/// thousands
+/// \param value the number; a time in seconds
+/// \param kind  0: four digits; 1: bytes in kB, MB, GB; 2: in KiB, MiB, GiB; 3: whole; 4: a time
 KV_WIDGET(number_text)(double value, double kind) {
   const auto rounded = std::llround(value);
   return kv::answer(kv::Json(kind == 0   ? kv::four_digits(value)
                              : kind == 1 ? kv::decimal_bytes(rounded)
                              : kind == 2 ? kv::binary_bytes(rounded)
-                                         : kv::with_thousands(rounded)));
+                             : kind == 3 ? kv::with_thousands(rounded)
+                                         : kv::duration(value)));
 }

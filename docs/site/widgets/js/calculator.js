@@ -2,7 +2,8 @@
 "use strict";
 
 KvWidgets.add("calculator", (root, call) => {
-  const {element, show, numbers, withThousands, decimalBytes, binaryBytes, fourDigits} = KvWidgets;
+  const {element, show, numbers, withThousands, decimalBytes, binaryBytes, fourDigits,
+         duration} = KvWidgets;
   const form = root.querySelector("form"), own = root.querySelector(".calculator-shape");
   const {models, formats} = call("choices");
 
@@ -54,16 +55,14 @@ KvWidgets.add("calculator", (root, call) => {
   }
 
   function devices(r) {
-    const time = seconds => seconds < 1e-3 ? `${fourDigits(seconds * 1e6)} µs`
-      : seconds < 10 ? `${fourDigits(seconds * 1e3)} ms` : `${fourDigits(seconds)} s`;
     return table(["card", "memory", "weights + batch", "sequences that fit", "decode bound by",
                   "a step at best", "prefill bound by", "at best"],
       r.devices.map((device, i) => row(
         device.name, cell(decimalBytes(device.memory_bytes)), element("td", {class: "number"}, bar(device, r)),
         cell(withThousands(device.sequences_that_fit), `fit_${i}`),
-        cell(device.decode.bound_by, `decode_bound_${i}`), cell(time(device.decode.seconds), `decode_${i}`),
+        cell(device.decode.bound_by, `decode_bound_${i}`), cell(duration(device.decode.seconds), `decode_${i}`),
         cell(device.prefill.bound_by, `prefill_bound_${i}`),
-        cell(time(device.prefill.seconds), `prefill_${i}`))));
+        cell(duration(device.prefill.seconds), `prefill_${i}`))));
   }
 
   function draw() {

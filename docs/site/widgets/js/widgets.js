@@ -86,6 +86,7 @@ const KvWidgets = (() => {
   const decimalBytes = value => call("number_text", value, 1);
   const binaryBytes = value => call("number_text", value, 2);
   const withThousands = value => call("number_text", value, 3);
+  const duration = value => call("number_text", value, 4);
 
   /// Sets up the widgets of that name on the page: `set` gets the widget's element and call().
   function add(name, set) {
@@ -96,5 +97,6 @@ const KvWidgets = (() => {
     }
   }
 
-  return {add, call, element, show, numbers, withThousands, fourDigits, decimalBytes, binaryBytes};
+  return {add, call, element, show, numbers, withThousands, fourDigits, decimalBytes,
+          binaryBytes, duration};
 })();
