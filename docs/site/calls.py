@@ -9,7 +9,7 @@ import re
 # Name of a function, its file or None where the picture ends, and its page or None.
 PASS = (
     ("prefill", "src/kv/generate.cpp", "kv::prefill"),
-    ("decode_step", "src/kv/generate.cpp", "kv::decode_step"),
+    ("decode_step", "src/kv/generate.cpp", "generate.hpp"),  # the roofline has another of that name
     ("forward", "src/kv/decoder.cpp", "kv::forward"),
     ("run_layers", "src/kv/decoder.cpp", None),
     ("dequantize_row", None, "kv::dequantize_row"),
@@ -57,7 +57,7 @@ def graph(root, functions=PASS):
     lines = ["digraph pass {", '  rankdir="LR"; bgcolor="transparent";',
              '  node [shape=box, fontname="Liberation Sans", fontsize=10, height=0.2];']
     for name, _, page in functions:
-        label = page.removeprefix("kv::") if page else name
+        label = page.removeprefix("kv::") if page and page.startswith("kv::") else name
         more = f'URL="\\ref {page}"' if page else "style=dashed"
         lines.append(f'  {name} [label="{label}", {more}];')
     lines += [f"  {caller} -> {called};" for caller, called in edges(root, functions)]
