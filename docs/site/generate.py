@@ -16,10 +16,10 @@ from records import RecordError
 LEFT_OUT = "\n## What it leaves out"  # exercises and quiz go before it
 
 
-def insert_before(text, place, addition, source):
-    if text.count(place) != 1:
-        raise SiteError(f"{source}: expected one line '{place.strip()}'")
-    return text.replace(place, addition + place)
+def replace_line(text, line, new, source):
+    if text.count(line) != 1:
+        raise SiteError(f"{source}: expected one line '{line.strip()}'")
+    return text.replace(line, new)
 
 
 def add_diff(text, page, before, folder):
@@ -29,9 +29,7 @@ def add_diff(text, page, before, folder):
     part = f"{page.label}_diff.html"
     (folder / part).write_text(parts.diff(*texts, [str(name) for name in names]))
     command = f"    git diff --no-index {names[0]} {names[1]}\n"
-    if text.count(command) != 1:
-        raise SiteError(f"{page.source}: expected one line '{command.strip()}'")
-    return text.replace(command, f"{command}\n\\htmlinclude[block] {part}\n")
+    return replace_line(text, command, f"{command}\n\\htmlinclude[block] {part}\n", page.source)
 
 
 def exercise_section(page, entries, folder):
@@ -47,10 +45,10 @@ def exercise_section(page, entries, folder):
     return "\n".join(lines)
 
 
-def quiz_section(page, path, command, folder, level="##"):
+def quiz_section(page, path, command, folder):
     part = f"{page.label}_quiz.html"
     (folder / part).write_text(parts.quiz(load(path)))
-    return (f"\n{level} Questions {{#{anchor(page, 'questions')}}}\n\nEach answer unfolds what is right "
+    return (f"\n## Questions {{#{anchor(page, 'questions')}}}\n\nEach answer unfolds what is right "
             f"or wrong about it. In the terminal: `{command}`.\n\n\\htmlinclude[block] {part}\n")
 
 
@@ -59,14 +57,14 @@ def chapter(text, page, before, folder):
     number = int(page.label[-2:])
     if before.label.startswith("chapter"):
         text = add_diff(text, page, before, folder)
+    sections = ""
     own = [entry for entry in exercises() if int(entry.chapter[:2]) == number]
     if own:
-        text = insert_before(text, LEFT_OUT, exercise_section(page, own, folder), page.source)
+        sections += exercise_section(page, own, folder)
     path = quizzes().get(number)
     if path:
-        section = quiz_section(page, path, f"./kv quiz {number}", folder)
-        text = insert_before(text, LEFT_OUT, section, page.source)
-    return text
+        sections += quiz_section(page, path, f"./kv quiz {number}", folder)
+    return replace_line(text, LEFT_OUT, sections + LEFT_OUT, page.source) if sections else text
 
 
 def generate(folder):

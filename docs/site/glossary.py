@@ -9,7 +9,7 @@ PLAIN_WORDS = {"row", "pass", "state", "position", "context", "norm", "weights"}
 NAMES_IN_CODE = {"query", "key", "value", "block", "span", "head", "layer", "score", "token"}
 # What is no running text: emphasis, code, links, tags, equations.
 NOT_TEXT = re.compile(r"\*[^*\s][^*]*\*|`[^`]*`|\[[^\]]*\]\([^)]*\)|<[^>]*>|\\f\$.*?\\f\$")
-ROW = re.compile(r"\| ([^|]+) \|")
+ROW = re.compile(r"\| (?!term \|)([^|]*\w[^|]*) \|")  # neither the head of a table nor the rule below it
 
 
 def anchor_of(term):
@@ -21,7 +21,7 @@ def terms(text):
     found = {}
     for line in text.split("\n"):
         row = ROW.match(line)
-        if row and row[1] != "term" and not set(row[1]) <= set("-: "):
+        if row:
             for term in row[1].split(", "):
                 found[term] = anchor_of(row[1])
     return found
@@ -30,7 +30,7 @@ def terms(text):
 def add_anchors(line):
     """A line of the glossary itself."""
     row = ROW.match(line)
-    if not row or row[1] == "term" or set(row[1]) <= set("-: "):
+    if not row:
         return line
     return f'| <a class="anchor" id="{anchor_of(row[1])}"></a>{row[1]} |{line[row.end():]}'
 

@@ -9,7 +9,6 @@ import sys
 from pages import ROOT
 
 sys.path.insert(0, str(ROOT / "chapters/course"))
-import manifest  # noqa: E402
 import questions  # noqa: E402
 
 
@@ -24,14 +23,13 @@ def paragraphs(text):
 
 def exercise(entry):
     """Task, points and folded hints of one exercise."""
-    total = entry.points
     criteria = "".join(f"<li>{inline(c.name)} <span class=\"points\">{c.points}</span></li>\n"
                        for c in entry.criteria)
     hints = "".join(f"<details><summary>{label}</summary>{paragraphs(hint)}</details>\n"
                     for label, hint in zip(("A nudge", "The idea", "The formula"), entry.hints))
     return (f'<div class="exercise">\n{paragraphs(entry.task)}'
             f'<p>Write it in <code>{html.escape(entry.file)}</code>, then '
-            f"<code>./kv grade {entry.id}</code>. {total} points:</p>\n"
+            f"<code>./kv grade {entry.id}</code>. {entry.points} points:</p>\n"
             f"<ul>\n{criteria}</ul>\n{hints}</div>\n")
 
 

@@ -1,16 +1,15 @@
-"""terminal_picture.py [--check]: makes docs/terminal.svg, the README's picture of a terminal, from what a
-command printed when it was recorded (docs/results). --check: says whether the picture is that.
+"""terminal_picture.py: makes docs/terminal.svg, the README's picture of a terminal, from what a command
+printed when it was recorded (docs/results).
 
 Letters keep to the columns whatever font a reader has, and the dots of the plots (Braille) are drawn.
 """
 
 import html
 import re
-import sys
 
-from pages import ROOT
+from records import ROOT, parse_record, record_path
 
-RECORD = ROOT / "docs/results/cache.txt"
+RECORD = record_path("cache")
 PICTURE = ROOT / "docs/terminal.svg"
 # What is shown of the output: paragraphs that begin so, and how many lines of each at most.
 SHOWN = (("First Citizen:", 2), ("Time per token", 99), ("--- report", 99))
@@ -21,12 +20,6 @@ DOTS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
 STYLE = (".t { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
          "fill: #e6edf3; white-space: pre } .c { fill: #7ee787; font-weight: bold } .d { fill: #9aa4ae } "
          ".p { stroke: #79c0ff; stroke-width: 2.6; stroke-linecap: round }")
-
-
-def read_record(text):
-    """The header of a record as a dictionary, and the output behind it."""
-    head, _, output = text.partition("\n\n")
-    return dict(line.split(": ", 1) for line in head.splitlines()), output
 
 
 def shown_lines(output):
@@ -62,11 +55,12 @@ def text(words, column, row, kind="t"):
             f'lengthAdjust="spacingAndGlyphs">{html.escape(words, quote=False)}</text>')
 
 
-def picture(record):
-    header, output = read_record(record)
+def picture(text_of_record):
+    record = parse_record(text_of_record)
+    header = record.header
     command = f"$ {header['command']}"
     foot = ", ".join(header[word] for word in ("machine", "date", "run") if word in header)
-    lines = shown_lines(output)
+    lines = shown_lines(record.output)
     parts, plot = [text(command, 0, 0, "t c")], []
     for row, line in enumerate(lines, 1):
         for match in re.finditer(r"[\u2801-\u28ff]", line):
@@ -87,12 +81,7 @@ def picture(record):
 
 
 def main():
-    made = picture(RECORD.read_text(encoding="utf-8"))
-    if "--check" not in sys.argv:
-        PICTURE.write_text(made, encoding="utf-8")
-    elif not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != made:
-        sys.exit("docs/terminal.svg is not what docs/results/cache.txt makes; run "
-                 "python3 docs/site/terminal_picture.py")
+    PICTURE.write_text(picture(RECORD.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

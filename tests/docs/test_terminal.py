@@ -5,6 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
+import records  # noqa: E402
 import terminal_picture as picture  # noqa: E402
 
 RECORD = """command: bin/x --tokens 5
@@ -35,7 +36,7 @@ class Terminal(unittest.TestCase):
         self.assertEqual(made.count("h0"), 9)  # one dot, and eight
 
     def test_what_is_left_out_is_marked(self):
-        lines = picture.shown_lines(picture.read_record(RECORD)[1])
+        lines = picture.shown_lines(records.parse_record(RECORD).output)
         self.assertEqual(lines, ["First Citizen:", "one <word>", "⋮", "", "Time per token", "\u2801\u28ff a"])
 
     def test_a_dot_is_where_its_bit_says(self):
