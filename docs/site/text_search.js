@@ -18,17 +18,12 @@
     return sum;
   }
 
-  // The text around the first hit, with all hits marked.
+  // The text around the first hit, or its beginning where only a heading has one, with all hits marked.
   function excerpt(text, words) {
-    const first = Math.max(0, Math.min(...words.map(w => {
-      w.lastIndex = 0;
-      const hit = w.exec(text);
-      return hit ? hit.index : Infinity;
-    })) - 60);
-    const start = isFinite(first) ? first : 0;
+    const any = new RegExp(words.map(w => w.source).join("|"), "giu");
+    const start = Math.max(0, text.search(any) - 60);
     const piece = text.slice(start, start + 220);
     const box = document.createElement("p");
-    const any = new RegExp(words.map(w => w.source).join("|"), "giu");
     let end = 0;
     for (const hit of piece.matchAll(any)) {
       box.append(piece.slice(end, hit.index));

@@ -48,19 +48,11 @@ class BlocksForm(widget_form.Form):
     def shown(self):
         return self.browser.execute_script(SHOWN)
 
-    def view(self):
-        """The view as HTML."""
-        return self.browser.execute_script(
-            "return document.querySelector(arguments[0]).innerHTML", f"{self.root} .widget-view")
-
     def choose(self, path):
         self.field("file").send_keys(str(path))
 
     def drop(self, text):
         self.browser.execute_script(DROP, text)
-
-    def field(self, name):
-        return self.browser.find_element("css selector", f'{self.root} [name="{name}"]')
 
     def waits_for(self, found):
         """Whether found() becomes true within some seconds: files are read in the background."""

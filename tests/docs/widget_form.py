@@ -27,15 +27,24 @@ class Form:
 
     def value(self, key):
         """The text of the element that shows the value `key`."""
-        return self._text(f'[data-value="{key}"]')
+        return self.text(f'[data-value="{key}"]')
 
     def message(self):
-        return self._text(".widget-message")
+        return self.text(".widget-message")
+
+    def view(self):
+        """The view as HTML."""
+        return self.browser.execute_script(
+            "return document.querySelector(arguments[0]).innerHTML", f"{self.root} .widget-view")
+
+    def field(self, name):
+        """A field or a button, to be pressed by key or asked for a property."""
+        return self.browser.find_element("css selector", f'{self.root} [name="{name}"]')
 
     def count(self, selector):
         return self.browser.execute_script(
             "return document.querySelectorAll(arguments[0]).length", f"{self.root} {selector}")
 
-    def _text(self, selector):
+    def text(self, selector):
         return self.browser.execute_script(
             "return document.querySelector(arguments[0])?.textContent", f"{self.root} {selector}")

@@ -3,7 +3,6 @@
 import re
 import subprocess
 
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import widget_form
@@ -54,12 +53,11 @@ class Roofline(widget_form.Form):
         (answer,) = self.native([line])
         return answer, answer["devices"][self.choices["devices"].index(device)]
 
-    def four_digits(self, *numbers):
-        return self.native([f"number_text {number!r} 0" for number in numbers])
+    def texts(self, *numbers, kind=0):
+        return self.native([f"number_text {number!r} {kind}" for number in numbers])
 
     def setting(self, name):
-        return self.browser.find_element(
-            By.CSS_SELECTOR, f"{self.root} [name={name}]").get_attribute("aria-valuetext")
+        return self.field(name).get_attribute("aria-valuetext")
 
     def places(self):
         return self.browser.execute_script(PLACES, self.root)
@@ -73,12 +71,13 @@ def case_faults(form, case):
     form.choose(*case)
     answer, device = form.answer(*case)
     for name in STEPS:
-        intensity, percent, tokens = form.four_digits(
+        intensity, percent, tokens = form.texts(
             answer["steps"][name]["intensity"], device[name]["percent_of_peak"],
             device[name]["tokens_per_second"])
+        (seconds,) = form.texts(device[name]["seconds"], kind=4)
         yield from form.wrong({
             f"{name}_intensity": intensity, f"{name}_bound": device[name]["bound_by"],
-            f"{name}_time": device[name]["time"], f"{name}_percent": f"{percent} %",
+            f"{name}_time": seconds, f"{name}_percent": f"{percent} %",
             f"{name}_tokens": tokens})
         places = form.places()
         side = "memory" if places[name] <= places["ridge"] else "arithmetic"
@@ -136,15 +135,13 @@ def own_device_faults(form):
         yield f"your own device: {settings}"
     # 0.3 TFLOP/s by 100 GB/s: the ridge is at 3 operations a byte, and decode does 6.5.
     yield from form.wrong({"decode_bound": "arithmetic", "attention_bound": "arithmetic"})
-    if form.count("th") and "your own" not in form.browser.find_element(
-            By.CSS_SELECTOR, f"{form.root} .roofline-now").text:
+    if "your own" not in form.text(".roofline-now"):
         yield "your own device is not named"
 
 
-def key_faults(browser, form):
+def key_faults(form):
     form.choose(*CASES[0])
-    slider = browser.find_element(By.CSS_SELECTOR, f"{form.root} [name=batch]")
-    slider.send_keys(Keys.ARROW_RIGHT)
+    form.field("batch").send_keys(Keys.ARROW_RIGHT)
     if form.setting("batch") != "16" or form.value("weights_intensity") != "16.00":
         yield f"right arrow on the sequences: {form.setting('batch')}"
 
@@ -156,4 +153,4 @@ def faults(browser, native):
     yield from program_faults(form, native)
     yield from movement_faults(form)
     yield from own_device_faults(form)
-    yield from key_faults(browser, form)
+    yield from key_faults(form)

@@ -2,7 +2,6 @@
 
 import math
 
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import widget_form
@@ -25,7 +24,6 @@ REFUSED = (  # scores, values, words of the message
     ("", "", "there must be a score"),
     ("1 " * 33, "1 " * 33, "at most 32 keys"),
 )
-VIEW = "return document.querySelector(arguments[0] + ' .widget-view').innerHTML"
 HEIGHTS = ("return [...document.querySelectorAll(arguments[0] + ' .softmax-bar')]"
            ".map(bar => Number(bar.getAttribute('height')))")
 
@@ -86,13 +84,13 @@ def walk_faults(form, answer):
         if j:
             form.press("forward")
         yield from (f"step {j}: {fault}" for fault in step_faults(form, state))
-        views.append(form.browser.execute_script(VIEW, form.root))
+        views.append(form.view())
     form.press("forward")  # there is nothing behind the end
-    if form.browser.execute_script(VIEW, form.root) != views[-1]:
+    if form.view() != views[-1]:
         yield "a press at the end changes the view"
     for j in reversed(range(len(views) - 1)):
         form.press("back")
-        if form.browser.execute_script(VIEW, form.root) != views[j]:
+        if form.view() != views[j]:
             yield f"step {j}: the way back shows something else"
     if len(set(views)) != len(views):
         yield "two steps look alike"
@@ -119,14 +117,14 @@ def split_faults(form, native, case):
         yield from (f"split at {split}: {fault}" for fault in wrong(form, wanted))
 
 
-def key_faults(browser, form):
+def key_faults(form):
     """Enter presses a button, an arrow moves the slider."""
     form.set(scores="1, 2", values="3, 4")
     form.press("reset")
-    browser.find_element(By.CSS_SELECTOR, f"{form.root} [name=forward]").send_keys(Keys.ENTER)
+    form.field("forward").send_keys(Keys.ENTER)
     if form.value("m") != "new: 1":
-        yield f"Enter on 'one score forward': m is {form.value('m')}"
-    slider = browser.find_element(By.CSS_SELECTOR, f"{form.root} [name=split]")
+        yield f"Enter on 'One score forward': m is {form.value('m')}"
+    slider = form.field("split")
     form.set(split=0)
     slider.send_keys(Keys.ARROW_RIGHT)
     if slider.get_attribute("aria-valuetext") != "1 of 2" or form.value("a_lse") != "1":
@@ -146,6 +144,6 @@ def faults(browser, native):
         form.set(scores=scores, values=values)
         if words not in form.message():
             yield f"scores '{scores[:20]}': the message is '{form.message()}', not '{words}'"
-    yield from key_faults(browser, form)
+    yield from key_faults(form)
     if form.message():
         yield f"still the message '{form.message()}'"

@@ -1,5 +1,5 @@
 // What WebAssembly lacks: exceptions. One that is thrown ends the run here, with its words on
-// stderr; the page shows them and starts anew (runtime.js).
+// stderr; the page shows them and starts anew (widgets.js).
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

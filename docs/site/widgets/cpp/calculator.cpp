@@ -12,14 +12,10 @@ constexpr double kMost = 1e15;  // as kv_calculator's options
 
 const char* calculate(const PublishedModel& model, double dtype, double weights_dtype,
                       double context, double batch, double block_size) {
-  const auto format = [](double index, const char* what) -> const KvFormat& {
-    const std::int64_t last = static_cast<std::int64_t>(kv_formats().size()) - 1;
-    return kv_formats()[static_cast<std::size_t>(whole(index, what, 0, static_cast<double>(last)))];
-  };
-  const KvFormat& weights = format(weights_dtype, "the format of the weights");
+  const KvFormat& weights = format_at(weights_dtype, "the format of the weights");
   Workload work;
   work.model = model;
-  work.format = format(dtype, "the format of the cache");
+  work.format = format_at(dtype, "the format of the cache");
   work.weight_bytes = weight_bytes(model.params, weights);
   work.context = whole(context, "context", 1, kMost);
   work.batch = whole(batch, "batch", 1, kMost);
@@ -33,22 +29,17 @@ const char* calculate(const PublishedModel& model, double dtype, double weights_
 
 using namespace kv;
 
-/// What can be chosen: models, number formats, GPUs.
+/// What can be chosen: models and number formats.
 KV_WIDGET(choices)() {
-  Json models = Json::array(), formats = Json::array(), devices = Json::array();
+  Json models = Json::array(), formats = Json::array();
   for (const PublishedModel& model : published_models()) {
     Json entry = Json::object();
-    entry.set("name", model.name).set("num_layers", model.kv.num_layers);
-    entry.set("num_q_heads", model.num_q_heads).set("num_kv_heads", model.kv.num_kv_heads);
-    entry.set("head_dim", model.kv.head_dim).set("kv_lora_rank", model.kv.kv_lora_rank);
-    entry.set("num_parameters", model.params).set("source", model.source).set("note", model.note);
+    entry.set("name", model.name).set("source", model.source).set("note", model.note);
     models.push(std::move(entry));
   }
   for (const KvFormat& format : kv_formats()) formats.push(format.name);
-  for (const Machine& device : published_devices()) devices.push(device.name);
   Json all = Json::object();
   all.set("models", std::move(models)).set("formats", std::move(formats));
-  all.set("devices", std::move(devices));
   return answer(all);
 }
 
@@ -57,9 +48,8 @@ KV_WIDGET(calculate_model)
 (double model, double dtype, double weights_dtype, double context, double batch,
  double block_size) {
   const auto models = published_models();
-  const auto index = whole(model, "model", 0, static_cast<double>(models.size()) - 1);
-  return calculate(models[static_cast<std::size_t>(index)], dtype, weights_dtype, context, batch,
-                   block_size);
+  return calculate(models[index(model, "model", models.size())], dtype, weights_dtype, context,
+                   batch, block_size);
 }
 
 /// A dense model of the reader's own, all of whose weights are multiplied.

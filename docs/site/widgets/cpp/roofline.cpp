@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kv/check.hpp"
-#include "kv/report/table.hpp"
 #include "widget.hpp"
 
 namespace kv {
@@ -54,8 +53,7 @@ Json placed(const NamedStep& step, const Machine& device) {
   const RooflinePoint point = place(step.cost, device);
   Json json = Json::object();
   json.set("bound_by", point.memory_bound ? "memory" : "arithmetic");
-  json.set("seconds", point.seconds).set("time", duration(point.seconds));
-  json.set("teraflops", point.flops_per_second / 1e12);
+  json.set("seconds", point.seconds).set("teraflops", point.flops_per_second / 1e12);
   json.set("percent_of_peak", 100 * point.flops_per_second / device.flops_per_second);
   json.set("tokens_per_second", static_cast<double>(step.num_tokens) / point.seconds);
   return json;
@@ -86,10 +84,6 @@ Json doublings(std::int64_t most) {
   return list;
 }
 
-std::size_t index(double given, const char* what, std::size_t size) {
-  return static_cast<std::size_t>(whole(given, what, 0, static_cast<double>(size) - 1));
-}
-
 }  // namespace
 }  // namespace kv
 
@@ -100,8 +94,8 @@ KV_WIDGET(roofline_choices)() {
   Json models = Json::array(), formats = Json::array(), devices = Json::array();
   for (const PublishedModel& model : published_models()) {
     Json entry = Json::object();
-    entry.set("name", model.name).set("num_q_heads", model.num_q_heads);
-    entry.set("num_kv_heads", model.kv.num_kv_heads).set("latent", model.kv.latent());
+    entry.set("name", model.name).set("num_kv_heads", model.kv.num_kv_heads);
+    entry.set("latent", model.kv.latent());
     entry.set("possible_kv_heads", Json::array_of(possible_kv_heads(model)));
     models.push(std::move(entry));
   }
@@ -128,10 +122,9 @@ KV_WIDGET(roofline)
   const auto heads = static_cast<int>(whole(num_kv_heads, "KV heads", 1, 1e6));
   Workload work;
   work.model = dense_heads(published) ? with_kv_heads(published, heads) : published;
-  work.format = kv_formats()[index(dtype, "the format of the cache", kv_formats().size())];
-  const KvFormat& weights =
-      kv_formats()[index(weights_dtype, "the format of the weights", kv_formats().size())];
-  work.weight_bytes = weight_bytes(work.model.params, weights);
+  work.format = format_at(dtype, "the format of the cache");
+  work.weight_bytes =
+      weight_bytes(work.model.params, format_at(weights_dtype, "the format of the weights"));
   work.context = whole(context, "context", 1, kMostContext);
   work.batch = whole(batch, "batch", 1, kMostBatch);
   if (!(gigabytes > 0 && gigabytes <= 1e9 && teraflops > 0 && teraflops <= 1e9))
@@ -141,7 +134,6 @@ KV_WIDGET(roofline)
   Json costs = Json::object(), devices = Json::array();
   for (const NamedStep& step : all) {
     Json cost = Json::object();
-    cost.set("flops", step.cost.flops).set("bytes", step.cost.bytes());
     cost.set("intensity", step.cost.intensity());
     costs.set(step.name, std::move(cost));
   }

@@ -135,7 +135,7 @@ using namespace kv;
 /// Forgets all keys.
 KV_WIDGET(softmax_clear)() {
   g_keys = {};
-  return answer(Json(0));
+  return answer(Json());
 }
 
 /// One key more. \param score -inf when it is masked

@@ -21,6 +21,14 @@ std::int64_t whole(double value, const char* what, double least, double most) {
   return static_cast<std::int64_t>(value);
 }
 
+std::size_t index(double value, const char* what, std::size_t size) {
+  return static_cast<std::size_t>(whole(value, what, 0, static_cast<double>(size) - 1));
+}
+
+const KvFormat& format_at(double value, const char* what) {
+  return kv_formats()[index(value, what, kv_formats().size())];
+}
+
 }  // namespace kv
 
 /// A number as the course's programs print it.

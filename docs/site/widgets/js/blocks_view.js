@@ -3,7 +3,7 @@
 "use strict";
 
 const KvBlockView = (() => {
-  const {element} = KvWidgets;
+  const {element, scroll, cell, row} = KvWidgets;
 
   /// What the events of a kind say of their blocks, in a sentence and at the block.
   const words = {
@@ -89,20 +89,18 @@ const KvBlockView = (() => {
     const {tables: now} = trace.steps[at], before = at ? trace.steps[at - 1].tables : [];
     if (!now.length) return element("p", {}, "No sequence runs.");
     const ids = blocks => blocks.join(" ");
-    const row = ({name, length, blocks}) => {
+    const rows = now.map(({name, length, blocks}) => {
       const old = before.find(table => table.name === name);
       const changed = ids(old?.blocks ?? []) !== ids(blocks);
-      return element("tr", {"data-sequence": name}, element("th", {scope: "row"}, name),
-        element("td", {class: "number"}, length),
+      return row(name, [cell(length),
         element("td", {}, changed ? element("strong", {}, ids(blocks)) : ids(blocks)),
-        element("td", {}, !old ? "new" : changed ? ids(old.blocks) : "the same"));
-    };
-    return element("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": "block tables"},
-      element("table", {},
-        element("thead", {}, element("tr", {},
-          ...["sequence", "tokens", "block table", "a step before"].map(
-            (head, i) => element("th", i === 1 ? {scope: "col", class: "number"} : {scope: "col"}, head)))),
-        element("tbody", {}, ...now.map(row))));
+        element("td", {}, !old ? "new" : changed ? ids(old.blocks) : "the same")], {"data-sequence": name});
+    });
+    return scroll("block tables", element("table", {},
+      element("thead", {}, element("tr", {},
+        ...["sequence", "tokens", "block table", "a step before"].map(
+          (head, i) => element("th", i === 1 ? {scope: "col", class: "number"} : {scope: "col"}, head)))),
+      element("tbody", {}, ...rows)));
   }
 
   /// What is shown of step `at`.

@@ -2,15 +2,11 @@
 "use strict";
 
 KvWidgets.add("calculator", (root, call) => {
-  const {element, show, numbers, withThousands, decimalBytes, binaryBytes, fourDigits,
-         duration} = KvWidgets;
+  const {element, cell, row, table, fill, show, numbers, withThousands, decimalBytes, binaryBytes,
+         fourDigits, duration} = KvWidgets;
   const form = root.querySelector("form"), own = root.querySelector(".calculator-shape");
   const {models, formats} = call("choices");
 
-  function fill(select, names, chosen) {
-    select.replaceChildren(...names.map((name, index) => element("option", {value: index}, name)));
-    select.value = names.indexOf(chosen);
-  }
   fill(form.elements.model, [...models.map(model => model.name), "a shape of your own"], "llama-3-8b");
   fill(form.elements.dtype, formats, "fp16");
   fill(form.elements.weights_dtype, formats, "fp16");
@@ -23,46 +19,39 @@ KvWidgets.add("calculator", (root, call) => {
                 v.billions * 1e9, ...rest);
   }
 
-  const cell = (text, key) =>
-    element("td", key ? {class: "number", "data-value": key} : {class: "number"}, text);
-  const row = (name, ...cells) => element("tr", {}, element("th", {scope: "row"}, name), ...cells);
-  // One tbody: the theme lays each out by itself.
-  const table = (heads, rows) => element("div", {class: "scroll", tabindex: 0}, element("table", {},
-    element("tbody", {}, element("tr", {}, ...heads.map((head, i) =>
-      element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head))), ...rows)));
-
   function sizes(r) {
     const size = (name, key, bytes) => row(
-      name, cell(withThousands(bytes), key), cell(decimalBytes(bytes)), cell(binaryBytes(bytes)));
-    return table(["", "bytes", "GB = 10⁹", "GiB = 2³⁰"], [
+      name, [cell(withThousands(bytes), key), cell(decimalBytes(bytes)), cell(binaryBytes(bytes))]);
+    return table("bytes", ["", "bytes", "GB = 10⁹", "GiB = 2³⁰"], [
       size("a token", "kv_bytes_per_token", r.kv_bytes_per_token),
       size(`a sequence of ${withThousands(r.context)}`, "kv_bytes_per_sequence", r.kv_bytes_per_sequence),
       size(`a batch of ${withThousands(r.batch)}`, "kv_bytes_total", r.kv_bytes_total),
       size(`weights (${r.weights_dtype})`, "weight_bytes", r.weight_bytes)]);
   }
 
-  // Weights and caches as parts of a card's memory; what does not fit runs out of the picture.
+  // Weights and caches as parts of a GPU's memory; what does not fit runs out of the picture.
   function bar(device, r) {
-    const part = bytes => Math.min(100, 100 * bytes / device.memory_bytes);
-    const weights = part(r.weight_bytes), caches = Math.min(part(r.kv_bytes_total), 100 - weights);
+    const width = 160, part = bytes => Math.min(width, width * bytes / device.memory_bytes);
+    const weights = part(r.weight_bytes), caches = Math.min(part(r.kv_bytes_total), width - weights);
     const over = r.weight_bytes + r.kv_bytes_total > device.memory_bytes;
     const words = over ? "does not fit" : "fits";
-    return element("svg", {viewBox: "0 0 160 14", width: 110, height: 14, role: "img",
+    return element("svg", {viewBox: `0 0 ${width} 14`, width: 110, height: 14, role: "img",
                            "aria-label": `weights and caches: ${words}`},
-      element("rect", {x: 0, y: 1, width: 1.6 * weights, height: 12, class: "widget-weights"}),
-      element("rect", {x: 1.6 * weights, y: 1, width: 1.6 * caches, height: 12, class: "widget-cache"}),
-      element("rect", {x: 0.5, y: 1, width: 159, height: 12, class: "widget-frame"}));
+      element("rect", {x: 0, y: 1, width: weights.toFixed(1), height: 12, class: "widget-weights"}),
+      element("rect", {x: weights.toFixed(1), y: 1, width: caches.toFixed(1), height: 12, class: "widget-cache"}),
+      element("rect", {x: 0.5, y: 1, width: width - 1, height: 12, class: "widget-frame"}));
   }
 
   function devices(r) {
-    return table(["card", "memory", "weights + batch", "sequences that fit", "decode bound by",
-                  "a step at best", "prefill bound by", "at best"],
-      r.devices.map((device, i) => row(
-        device.name, cell(decimalBytes(device.memory_bytes)), element("td", {class: "number"}, bar(device, r)),
-        cell(withThousands(device.sequences_that_fit), `fit_${i}`),
-        cell(device.decode.bound_by, `decode_bound_${i}`), cell(duration(device.decode.seconds), `decode_${i}`),
-        cell(device.prefill.bound_by, `prefill_bound_${i}`),
-        cell(duration(device.prefill.seconds), `prefill_${i}`))));
+    const heads = ["GPU", "memory", "weights + batch", "sequences that fit", "decode bound by",
+                   "a step at best", "prefill bound by", "at best"];
+    return table("GPUs", heads, r.devices.map((device, i) => row(device.name, [
+      cell(decimalBytes(device.memory_bytes)), cell(bar(device, r)),
+      cell(withThousands(device.sequences_that_fit), `fit_${i}`),
+      cell(device.decode.bound_by, `decode_bound_${i}`),
+      cell(duration(device.decode.seconds), `decode_${i}`),
+      cell(device.prefill.bound_by, `prefill_bound_${i}`),
+      cell(duration(device.prefill.seconds), `prefill_${i}`)])));
   }
 
   function draw() {

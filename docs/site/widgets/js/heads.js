@@ -2,7 +2,7 @@
 "use strict";
 
 KvWidgets.add("heads", (root, call) => {
-  const {element, show, numbers, withThousands} = KvWidgets;
+  const {element, scroll, show, numbers, withThousands} = KvWidgets;
   const form = root.querySelector("form");
 
   function picture(mapped, numKvHeads) {
@@ -26,7 +26,7 @@ KvWidgets.add("heads", (root, call) => {
       ...head(qAt(h), 2, h, kvHead % 2 ? "widget-odd" : "widget-even")));
     for (let kv = 0; kv < numKvHeads; kv++)
       drawn.append(...head(kvAt(kv), box + 76, kv, kv % 2 ? "widget-odd" : "widget-even"));
-    return element("div", {class: "scroll", tabindex: 0}, drawn);
+    return scroll("heads", drawn);
   }
 
   function name(numQHeads, numKvHeads) {

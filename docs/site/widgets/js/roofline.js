@@ -3,7 +3,7 @@
 "use strict";
 
 KvWidgets.add("roofline", (root, call) => {
-  const {element, show, fourDigits, withThousands} = KvWidgets;
+  const {element, scroll, cell, row, table, fill, show, fourDigits, withThousands, duration} = KvWidgets;
   const form = root.querySelector("form"), fields = form.elements;
   const now = root.querySelector(".roofline-now");
   const choices = call("roofline_choices"), own = choices.devices.length;
@@ -12,14 +12,10 @@ KvWidgets.add("roofline", (root, call) => {
   const parts = {decode: "decode", weights: "its weights alone", attention: "its attention alone",
                  prefill: "prefill"};
 
-  function fill(name, names, chosen) {
-    fields[name].replaceChildren(...names.map((text, value) => element("option", {value}, text)));
-    fields[name].value = names.indexOf(chosen);
-  }
-  fill("model", choices.models.map(model => model.name), "llama-3-8b");
-  fill("device", [...choices.devices, "your own device"], "H100 SXM");
-  fill("dtype", choices.formats, "fp16");
-  fill("weights_dtype", choices.formats, "fp16");
+  fill(fields.model, choices.models.map(model => model.name), "llama-3-8b");
+  fill(fields.device, [...choices.devices, "your own device"], "H100 SXM");
+  fill(fields.dtype, choices.formats, "fp16");
+  fill(fields.weights_dtype, choices.formats, "fp16");
   for (const [name, stops] of Object.entries(sliders)) fields[name].max = stops.length - 1;
   fields.batch.value = choices.batches.indexOf(8);
   fields.context.value = choices.contexts.indexOf(8192);
@@ -145,22 +141,14 @@ KvWidgets.add("roofline", (root, call) => {
     return scroll("rooflines", drawn);
   }
 
-  const scroll = (name, content) =>
-    element("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": name}, content);
-
-  function table({steps}, device) {
-    const cell = (words, key) => element("td", {class: "number", "data-value": key}, words);
+  function results({steps}, device) {
     const heads = [device.name, "operations a byte", "bound by", "at best", "of the peak", "tokens/s"];
-    return scroll("steps", element("table", {},
-      element("tbody", {}, element("tr", {}, ...heads.map((head, i) =>
-        element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head))),
-      ...Object.entries(parts).map(([name, words]) => element("tr", {},
-        element("th", {scope: "row"}, words),
-        cell(fourDigits(steps[name].intensity), `${name}_intensity`),
-        cell(device[name].bound_by, `${name}_bound`),
-        cell(device[name].time, `${name}_time`),
-        cell(`${fourDigits(device[name].percent_of_peak)} %`, `${name}_percent`),
-        cell(fourDigits(device[name].tokens_per_second), `${name}_tokens`))))));
+    return table("steps", heads, Object.entries(parts).map(([name, words]) => row(words, [
+      cell(fourDigits(steps[name].intensity), `${name}_intensity`),
+      cell(device[name].bound_by, `${name}_bound`),
+      cell(duration(device[name].seconds), `${name}_time`),
+      cell(`${fourDigits(device[name].percent_of_peak)} %`, `${name}_percent`),
+      cell(fourDigits(device[name].tokens_per_second), `${name}_tokens`)])));
   }
 
   function words({steps, sequences_that_fit}, device) {
@@ -176,7 +164,7 @@ KvWidgets.add("roofline", (root, call) => {
   function draw() {
     const [answer, device] = compute();
     now.textContent = words(answer, device);
-    return [picture(answer, device), table(answer, device)];
+    return [picture(answer, device), results(answer, device)];
   }
 
   form.addEventListener("input", event => {

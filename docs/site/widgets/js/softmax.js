@@ -3,7 +3,7 @@
 "use strict";
 
 KvWidgets.add("softmax", (root, call) => {
-  const {element, show} = KvWidgets;
+  const {element, scroll, cell, row, table, show} = KvWidgets;
   const form = root.querySelector("form"), {scores, values, split} = form.elements;
   const now = root.querySelector(".softmax-now");
   let taken = Infinity;  // scores so far; Infinity: all, however many there are
@@ -53,30 +53,17 @@ KvWidgets.add("softmax", (root, call) => {
     return scroll("weights", drawn);
   }
 
-  const scroll = (name, content) =>
-    element("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": name}, content);
-  const cell = (text, key) =>
-    element("td", key ? {class: "number", "data-value": key} : {class: "number"}, text);
-  const row = (attributes, name, ...cells) =>
-    element("tr", attributes, element("th", {scope: "row"}, name), ...cells);
-  const table = (name, heads, rows) => scroll(name, element("table", {},
-    element("tbody", {}, element("tr", {}, ...heads.map((head, i) =>
-      element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head))), ...rows)));
-
   function steps(states, at) {
     const rows = states.slice(0, at + 1).map((state, j) => {
-      const key = name => j === at ? name : undefined;
-      const attributes = j === at ? {"aria-current": "step"} : {};
-      if (j === 0)
-        return row(attributes, "none", cell(""), cell(""), cell(six(state.m), key("m")),
-                   cell(six(state.l), key("l")), cell(six(state.output), key("output")),
-                   cell(six(state.lse), key("lse")));
-      return row(attributes, `${j}: ${six(state.score)}`,
-                 cell(state.masked ? "masked" : six(state.weights[j - 1]), key("weight")),
-                 cell(six(state.rescale), key("rescale")),
-                 cell((state.new_maximum ? "new: " : "") + six(state.m), key("m")),
-                 cell(six(state.l), key("l")), cell(six(state.output), key("output")),
-                 cell(six(state.lse), key("lse")));
+      const key = name => j === at ? name : undefined;  // of the newest state alone
+      const taken = j === 0 ? [cell(""), cell("")]
+        : [cell(state.masked ? "masked" : six(state.weights[j - 1]), key("weight")),
+           cell(six(state.rescale), key("rescale"))];
+      return row(j === 0 ? "none" : `${j}: ${six(state.score)}`,
+                 [...taken, cell((state.new_maximum ? "new: " : "") + six(state.m), key("m")),
+                  cell(six(state.l), key("l")), cell(six(state.output), key("output")),
+                  cell(six(state.lse), key("lse"))],
+                 j === at ? {"aria-current": "step"} : {});
     });
     return table("states", ["score", "exp(s − m)", "rescale", "m", "l", "output", "log-sum-exp"], rows);
   }
@@ -84,7 +71,7 @@ KvWidgets.add("softmax", (root, call) => {
   function results(result) {
     const last = result.states.at(-1);
     const line = (name, key, {lse, output}) =>
-      row({}, name, cell(six(lse), `${key}_lse`), cell(six(output), `${key}_output`));
+      row(name, [cell(six(lse), `${key}_lse`), cell(six(output), `${key}_output`)]);
     return table("results", ["all keys", "log-sum-exp", "output"], [
       line("one pass, fp32: OnlineSoftmax", "online", last),
       line("two passes, double: the oracle", "two_passes", result.two_passes),
@@ -95,8 +82,8 @@ KvWidgets.add("softmax", (root, call) => {
     const cut = Number(split.value), all = states.length - 1;
     const keys = (from, to) => to < from ? "none" : from === to ? `${from}` : `${from} to ${to}`;
     const line = (name, key, {lse, output}, held, factor) =>
-      row({}, name, cell(held), cell(six(lse), `${key}_lse`), cell(six(output), `${key}_output`),
-          cell(factor, `${key}_factor`));
+      row(name, [cell(held), cell(six(lse), `${key}_lse`), cell(six(output), `${key}_output`),
+                 cell(factor, `${key}_factor`)]);
     return table("two parts", ["in two parts", "keys", "log-sum-exp", "output", "factor"], [
       line("a", "a", merged.a, keys(1, cut), six(merged.factor_a)),
       line("b", "b", merged.b, keys(cut + 1, all), six(merged.factor_b)),

@@ -1,7 +1,7 @@
-// What the widgets share: the course's C++ as functions, and a few helpers for forms and numbers.
+// What the widgets share: the course's C++ as functions, and helpers for forms, tables and numbers.
 //
-// A page holds <div class="widget" data-widget="NAME"> with a form (hidden until a script runs) and a
-// picture, <div class="widget-view">, which is what the widget shows at first: without script it
+// A page holds <section class="widget" data-widget="NAME"> with a form (hidden until a script runs) and
+// a picture, <div class="widget-view">, which is what the widget shows at first: without script it
 // stays. A widget's own script registers itself: KvWidgets.add("NAME", (root, call) => ...).
 "use strict";
 
@@ -52,12 +52,40 @@ const KvWidgets = (() => {
 
   /// An element: KvWidgets.element("td", {class: "number"}, "12").
   function element(tag, attributes = {}, ...children) {
-    const svg = ["svg", "g", "rect", "path", "line", "text", "circle", "title", "polyline"];
+    const svg = ["svg", "rect", "path", "line", "text", "polyline"];
     const made = svg.includes(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag)
                                    : document.createElement(tag);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     made.append(...children);
     return made;
+  }
+
+  /// What may be wider than the page scrolls in a box, which a keyboard reaches and which has a name.
+  function scroll(name, content) {
+    return element("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": name}, content);
+  }
+
+  /// A cell of numbers. `key` names it for the tests.
+  function cell(content, key) {
+    return element("td", key ? {class: "number", "data-value": key} : {class: "number"}, content);
+  }
+
+  /// A row of a table; `attributes` are those of the tr.
+  function row(name, cells, attributes = {}) {
+    return element("tr", attributes, element("th", {scope: "row"}, name), ...cells);
+  }
+
+  /// A table of such rows; every column but the first has numbers.
+  function table(name, heads, rows) {
+    const headings = heads.map((head, i) =>
+      element("th", i ? {scope: "col", class: "number"} : {scope: "col"}, head));
+    return scroll(name, element("table", {}, element("tbody", {}, element("tr", {}, ...headings), ...rows)));
+  }
+
+  /// Options for a select, whose values are their places in the list.
+  function fill(select, names, chosen) {
+    select.replaceChildren(...names.map((name, value) => element("option", {value}, name)));
+    select.value = names.indexOf(chosen);
   }
 
   /// Shows what `draw` returns (a list of elements) in the widget's view; when it throws, the words of
@@ -97,6 +125,6 @@ const KvWidgets = (() => {
     }
   }
 
-  return {add, call, element, show, numbers, withThousands, fourDigits, decimalBytes,
-          binaryBytes, duration};
+  return {add, call, element, scroll, cell, row, table, fill, show, numbers, withThousands, fourDigits,
+          decimalBytes, binaryBytes, duration};
 })();
