@@ -92,7 +92,9 @@ def generate(folder):
         before = order[i - 1] if i > 0 else None
         after = order[i + 1] if i + 1 < len(order) else None
         text += navigation(before, after)
-        (pages_folder / f"{page.label}.md").write_text(text, encoding="utf-8")
+        # Doxygen lists pages in the order of their files.
+        name = page.label if page.label == "index" else f"{i:02}_{page.label}"
+        (pages_folder / f"{name}.md").write_text(text, encoding="utf-8")
     sources.write(ROOT, code_folder)
     (parts_folder / "pass.dot").write_text(calls.graph(ROOT), encoding="utf-8")
     for name, part in converter.parts.items():
