@@ -26,13 +26,13 @@ namespace kv {
 
 /// The ladder, kernels/attention/NN_name.cu; the values are those numbers.
 enum class AttentionStep {
-  two_pass = 1,
-  online = 2,
-  tiled = 3,
-  tensor_core = 4,
-  split_kv = 5,
-  grouped = 6,
-  paged = 7,  ///< as 6 and, for several query rows, 3; K and V in blocks
+  two_pass = 1,     ///< all scores go through global memory
+  online = 2,       ///< a running maximum and sum: no score is kept
+  tiled = 3,        ///< 64 query rows share each tile of keys; fp32 arithmetic
+  tensor_core = 4,  ///< as 3 on tensor cores: K and V in 16 bit
+  split_kv = 5,     ///< decode: several CTAs share the keys of a query row and head
+  grouped = 6,      ///< as 5, with one read of a KV head for its whole group
+  paged = 7,        ///< as 6 and, for several query rows, 3; K and V in blocks
 };
 /// All steps, in order.
 inline constexpr AttentionStep kAttentionSteps[] = {

@@ -10,7 +10,16 @@
 namespace kv::emulator {
 
 /// What an atomic does with the old value and its operand.
-enum class Atomic { add, exchange, min, max, bit_and, bit_or, bit_xor, compare_and_swap };
+enum class Atomic {
+  add,               ///< their sum
+  exchange,          ///< stores the operand
+  min,               ///< the smaller of the two
+  max,               ///< the larger of the two
+  bit_and,           ///< integers only
+  bit_or,            ///< integers only
+  bit_xor,           ///< integers only
+  compare_and_swap,  ///< stores the operand if the old value is the expected one
+};
 
 /// One atomic on 4 or 8 bytes of global or shared memory.
 ///

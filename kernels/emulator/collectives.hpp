@@ -9,21 +9,26 @@
 namespace kv::emulator {
 
 /// What a CTA barrier makes of the threads' predicates.
-enum class Barrier { plain, count, all, any };
+enum class Barrier {
+  plain,  ///< __syncthreads: no predicate
+  count,  ///< __syncthreads_count: how many are not 0
+  all,    ///< __syncthreads_and: whether none is 0
+  any,    ///< __syncthreads_or: whether one is not 0
+};
 
 /// The operations in which the lanes of a warp meet.
 enum class Collective {
-  sync,
-  shuffle_index,
-  shuffle_up,
-  shuffle_down,
-  shuffle_xor,
-  vote_any,
-  vote_all,
-  ballot,
-  load_matrix,
-  multiply_bf16,
-  multiply_f16,
+  sync,           ///< __syncwarp
+  shuffle_index,  ///< __shfl_sync: from a given lane of the segment
+  shuffle_up,     ///< __shfl_up_sync: from a lane with a lower number
+  shuffle_down,   ///< __shfl_down_sync: from a lane with a higher number
+  shuffle_xor,    ///< __shfl_xor_sync: from the lane whose number differs in the mask's bits
+  vote_any,       ///< __any_sync
+  vote_all,       ///< __all_sync
+  ballot,         ///< __ballot_sync: bit i is the vote of lane i
+  load_matrix,    ///< ldmatrix: 2 or 4 tiles of 8 x 8 16-bit elements from shared memory
+  multiply_bf16,  ///< mma.sync.m16n8k16, bf16 operands, fp32 sums
+  multiply_f16,   ///< mma.sync.m16n8k16, fp16 operands, fp32 sums
 };
 
 /// Operands of a shuffle or a vote.

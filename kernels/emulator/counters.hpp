@@ -17,7 +17,12 @@
 namespace kv::emulator {
 
 /// The kinds of request that are counted apart.
-enum class Traffic { global_load, global_store, shared_load, shared_store };
+enum class Traffic {
+  global_load,   ///< in sectors of 32 bytes
+  global_store,  ///< in sectors of 32 bytes
+  shared_load,   ///< in passes over the banks
+  shared_store,  ///< in passes over the banks
+};
 /// Kinds of Traffic.
 inline constexpr int kNumTraffic = 4;
 

@@ -13,7 +13,11 @@
 namespace kv::emulator {
 
 /// In which order the threads of a CTA run between two barriers.
-enum class Order { forward, reverse, random };
+enum class Order {
+  forward,  ///< by thread number
+  reverse,  ///< the last thread first
+  random,   ///< shuffled again for each round, from the seed
+};
 
 /// What can be chosen. The first use reads KV_EMULATOR_ORDER: forward, reverse or random:SEED.
 struct Options {

@@ -54,7 +54,12 @@ struct PendingCopy {
 /// One CUDA thread.
 struct Thread {
   /// What a thread is doing.
-  enum class State : std::uint8_t { ready, in_barrier, in_collective, returned };
+  enum class State : std::uint8_t {
+    ready,          ///< can run
+    in_barrier,     ///< waits for its CTA
+    in_collective,  ///< waits for lanes of its warp
+    returned,       ///< has left the kernel
+  };
 
   boost::context::detail::fcontext_t context = nullptr;  ///< where it goes on
   bool started = false;                                  ///< has run before

@@ -20,8 +20,12 @@ namespace kv::emulator {
 
 class Worker;
 
-/// What an access does.
-enum class AccessKind : std::uint8_t { read, write, atomic };
+/// What an access does, and with which others it races where nothing orders them.
+enum class AccessKind : std::uint8_t {
+  read,    ///< races with writes and atomics
+  write,   ///< races with every access
+  atomic,  ///< reads and writes; races with all but atomics
+};
 
 /// The shadow of the shared memory of one CTA at a time.
 class SharedShadow {

@@ -15,8 +15,8 @@ enum class Figure {
   local_memory,              ///< bytes of stack and spills, and instructions that use them
   narrow_loads,              ///< global loads of the main loop that are not 16 bytes wide
   instructions_per_element,  ///< of K or V
-  instructions_per_mma,
-  bytes_in_flight_per_sm,
+  instructions_per_mma,      ///< of the main loop, for one of the tensor cores
+  bytes_in_flight_per_sm,    ///< of global loads, at most
 };
 
 /// One line of the table of goals.

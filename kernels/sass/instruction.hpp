@@ -15,28 +15,28 @@ namespace kv::sass {
 /// Opcodes: the low 9 bits of an instruction. The 3 bits above them say what kind the operands are
 /// (register, constant, immediate), so one operation has several 12-bit codes.
 enum class Opcode : std::uint16_t {
-  fadd = 0x021,
-  fmul = 0x020,
-  ffma = 0x023,
-  ldmatrix = 0x03b,  ///< LDSM
-  mma = 0x03c,       ///< HMMA: tensor cores on 16-bit floats
-  special = 0x108,   ///< MUFU: ex2, rcp and relatives
-  nop = 0x118,
+  fadd = 0x021,            ///< FADD: fp32 sum
+  fmul = 0x020,            ///< FMUL: fp32 product
+  ffma = 0x023,            ///< FFMA: fp32 a * b + c, rounded once
+  ldmatrix = 0x03b,        ///< LDSM
+  mma = 0x03c,             ///< HMMA: tensor cores on 16-bit floats
+  special = 0x108,         ///< MUFU: ex2, rcp and relatives
+  nop = 0x118,             ///< NOP: not counted
   wait_for_group = 0x11a,  ///< DEPBAR.LE: waits until at most N groups of copies are pending
   barrier = 0x11d,         ///< BAR: __syncthreads
-  branch = 0x147,
-  exit = 0x14d,
-  ret = 0x150,
-  load_global = 0x181,   ///< LDG
-  load_generic = 0x180,  ///< LD: the compiler did not know the space
-  load_local = 0x183,
-  load_shared = 0x184,
-  store_global = 0x186,
-  store_local = 0x187,
-  store_shared = 0x188,
-  shuffle = 0x189,
-  copy_async = 0x1ae,   ///< LDGSTS: cp.async
-  close_group = 0x1af,  ///< LDGDEPBAR: cp.async.commit_group
+  branch = 0x147,          ///< BRA
+  exit = 0x14d,            ///< EXIT: ends the thread
+  ret = 0x150,             ///< RET: back from a call
+  load_global = 0x181,     ///< LDG
+  load_generic = 0x180,    ///< LD: the compiler did not know the space
+  load_local = 0x183,      ///< LDL: from stack or spills
+  load_shared = 0x184,     ///< LDS
+  store_global = 0x186,    ///< STG
+  store_local = 0x187,     ///< STL: to stack or spills
+  store_shared = 0x188,    ///< STS
+  shuffle = 0x189,         ///< SHFL: between lanes of a warp
+  copy_async = 0x1ae,      ///< LDGSTS: cp.async
+  close_group = 0x1af,     ///< LDGDEPBAR: cp.async.commit_group
 };
 
 /// The low nine bits, which say what it does.

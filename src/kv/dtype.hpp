@@ -9,16 +9,16 @@ namespace kv {
 
 /// Storage formats; the values are those of the GGUF file format.
 enum class DType : std::uint32_t {
-  f32 = 0,
-  f16 = 1,
-  q4_0 = 2,
-  q4_1 = 3,
-  q5_0 = 6,
-  q5_1 = 7,
-  q8_0 = 8,
-  q4_k = 12,
-  q6_k = 14,
-  bf16 = 30,
+  f32 = 0,    ///< 4 bytes: IEEE 754 binary32
+  f16 = 1,    ///< 2 bytes: IEEE 754 binary16
+  q4_0 = 2,   ///< blocks of 32 in 18 bytes: 4-bit numbers, an fp16 scale
+  q4_1 = 3,   ///< blocks of 32 in 20 bytes: 4-bit numbers, an fp16 scale and minimum
+  q5_0 = 6,   ///< blocks of 32 in 22 bytes: 5-bit numbers, an fp16 scale
+  q5_1 = 7,   ///< blocks of 32 in 24 bytes: 5-bit numbers, an fp16 scale and minimum
+  q8_0 = 8,   ///< blocks of 32 in 34 bytes: 8-bit numbers, an fp16 scale
+  q4_k = 12,  ///< blocks of 256 in 144 bytes: 4-bit numbers; scale and minimum for each 32
+  q6_k = 14,  ///< blocks of 256 in 210 bytes: 6-bit numbers; a scale for each 16
+  bf16 = 30,  ///< 2 bytes: the upper half of an f32
 };
 
 /// How a format packs its elements: `block_elements` of them share `block_bytes` bytes.

@@ -1,4 +1,4 @@
-"""coverage.py [ROOT]: everything public in the code is documented, and so are parameters.
+"""coverage.py [ROOT]: everything public in the code is documented, parameters and enum values too.
 
 Doxygen reads all of it, documented or not, and writes XML; here it is counted. Public is what a
 header or a kernel file declares and neither a private section nor an anonymous namespace hides.
@@ -127,16 +127,18 @@ class Coverage:
                     seen.add(member.get("id"))
                     self.count_member(member, classes)
 
-    def count(self, kind, name, element):
+    def count(self, kind, name, element, place=None):
         self.all[kind] += 1
         if text_of(element):
             self.documented[kind] += 1
         else:
-            self.missing.append(f"{place_of(element)}: {kind} {name} is not documented")
+            self.missing.append(f"{place or place_of(element)}: {kind} {name} is not documented")
 
     def count_member(self, member, classes):
         name = member.findtext("qualifiedname") or member.findtext("name")
         self.count(member.get("kind"), name, member)
+        for value in member.findall("enumvalue"):
+            self.count("enum value", f"{name}::{value.findtext('name')}", value, place_of(member))
         if member.get("kind") == "function":
             names, missing = undocumented_parameters(member, classes)
             self.all["parameter"] += len(names)

@@ -159,7 +159,9 @@ namespace { int inner; }
                 ("/// Takes n.\nvoid f(int n, int m);", "kv/x.hpp: kv::f: nothing is said of m"),
                 ("struct B {};", "kv/x.hpp: struct kv::B is not documented"),
                 ("inline constexpr int kX = 1;", "kv/x.hpp: variable kv::kX is not documented"),
-                ("/// E.\nenum class E { a };\nusing F = E;",
+                ("/// E.\nenum class E {\n  a,  ///< one\n  b\n};",
+                 "kv/x.hpp: enum value kv::E::b is not documented"),
+                ("/// E.\nenum class E {\n  a  ///< one\n};\nusing F = E;",
                  "kv/x.hpp: typedef kv::F is not documented")):
             with self.subTest(addition):
                 self.assertEqual(self.missing(addition), [line])

@@ -27,7 +27,10 @@ enum class Reserve {
 };
 
 /// Where a contiguous reservation is put.
-enum class Placement { buddies, first_fit };
+enum class Placement {
+  buddies,    ///< sizes rounded up to a power of two, as Buddies does
+  first_fit,  ///< the lowest hole that is large enough, as FirstFit does
+};
 
 /// A way to share out a memory.
 struct ReservationPolicy {

@@ -25,19 +25,19 @@ namespace kv {
 
 /// Types of metadata values; the numbers are those of the file format.
 enum class GgufType : std::uint32_t {
-  u8 = 0,
-  i8 = 1,
-  u16 = 2,
-  i16 = 3,
-  u32 = 4,
-  i32 = 5,
-  f32 = 6,
-  boolean = 7,
-  string = 8,
-  array = 9,
-  u64 = 10,
-  i64 = 11,
-  f64 = 12,
+  u8 = 0,       ///< 1 byte, unsigned
+  i8 = 1,       ///< 1 byte, two's complement
+  u16 = 2,      ///< 2 bytes, unsigned
+  i16 = 3,      ///< 2 bytes, two's complement
+  u32 = 4,      ///< 4 bytes, unsigned
+  i32 = 5,      ///< 4 bytes, two's complement
+  f32 = 6,      ///< 4 bytes, IEEE 754 binary32
+  boolean = 7,  ///< 1 byte: 0 or 1
+  string = 8,   ///< a u64 length in bytes, then the text without a final zero
+  array = 9,    ///< a u32 type, a u64 count, then the elements
+  u64 = 10,     ///< 8 bytes, unsigned
+  i64 = 11,     ///< 8 bytes, two's complement
+  f64 = 12,     ///< 8 bytes, IEEE 754 binary64
 };
 
 /// One metadata value, not yet decoded: `count` elements of `type`, packed in `bytes`.

@@ -59,7 +59,10 @@ enum class TokenType : std::int32_t {
 
 /// Whether the spelling of a control token stands for the token. Use `on` for templates that the
 /// program wrote, never for what a user typed.
-enum class Special { off, on };
+enum class Special {
+  off,  ///< the spelling is ordinary text
+  on,   ///< the spelling is the control token
+};
 
 /// A vocabulary and its rules. Immutable; copies share the tables; safe from several threads.
 class Tokenizer {

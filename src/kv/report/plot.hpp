@@ -8,7 +8,10 @@
 namespace kv {
 
 /// How numbers are spread over an axis.
-enum class Scale { linear, log };
+enum class Scale {
+  linear,  ///< equal differences take equal lengths
+  log,     ///< equal ratios take equal lengths; positive numbers only
+};
 
 /// One axis; its range comes from the data.
 struct Axis {

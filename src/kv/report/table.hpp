@@ -26,8 +26,11 @@ std::string format_bytes(std::int64_t bytes);
 /// A time in the unit that fits: "12.50 µs", "7.045 ms", "17.30 s".
 std::string duration(double seconds);
 
-/// On which side the padding of a column goes.
-enum class Align { left, right };
+/// At which edge of its column a cell's text is.
+enum class Align {
+  left,   ///< padding behind the text: for words
+  right,  ///< padding before the text: for numbers
+};
 
 /// A table whose columns are as wide as their widest cell.
 ///
