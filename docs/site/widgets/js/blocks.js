@@ -67,8 +67,7 @@ KvWidgets.add("blocks", (root, call) => {
     }
   }
 
-  const submit = (button, action) => field(button).form.addEventListener("submit", event => {
-    event.preventDefault();
+  const submit = (button, action) => field(button).form.addEventListener("submit", () => {
     if (!field(button).disabled) action();
   });
   const press = (name, action) => field(name).addEventListener("click", action);

@@ -73,6 +73,5 @@ KvWidgets.add("calculator", (root, call) => {
     show(root, draw);
   }
   form.addEventListener("input", refresh);
-  form.addEventListener("submit", event => event.preventDefault());
   refresh();
 });

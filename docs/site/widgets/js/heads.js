@@ -51,6 +51,5 @@ KvWidgets.add("heads", (root, call) => {
   }
 
   form.addEventListener("input", () => show(root, draw));
-  form.addEventListener("submit", event => event.preventDefault());
   show(root, draw);
 });

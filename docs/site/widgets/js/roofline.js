@@ -172,7 +172,6 @@ KvWidgets.add("roofline", (root, call) => {
     if (["gigabytes", "teraflops"].includes(event.target.name)) fields.device.value = own;
     show(root, draw);
   });
-  form.addEventListener("submit", event => event.preventDefault());
   resetKvHeads();
   show(root, draw);
 });

@@ -124,6 +124,5 @@ KvWidgets.add("softmax", (root, call) => {
   press("forward", at => at + 1);
   press("end", () => Infinity);
   form.addEventListener("input", refresh);
-  form.addEventListener("submit", event => event.preventDefault());
   refresh();
 });

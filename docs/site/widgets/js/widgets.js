@@ -121,6 +121,8 @@ const KvWidgets = (() => {
     if (!KV_WASM) return;  // nothing could be compiled: the pictures stay
     for (const root of document.querySelectorAll(`.widget[data-widget="${name}"]`)) {
       for (const hidden of root.querySelectorAll("[hidden]")) hidden.hidden = false;
+      // No form is sent anywhere: the page stays.
+      root.addEventListener("submit", event => event.preventDefault());
       set(root, call);
     }
   }
