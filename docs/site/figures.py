@@ -6,7 +6,6 @@ it is a part of the page, so that its colours follow the switch and its text can
 """
 
 import html
-import pathlib
 import re
 
 # A paragraph that is nothing but a figure; its text may have several lines.
