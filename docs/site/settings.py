@@ -10,6 +10,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+GROUPS_TAB = ('title="Reference" intro="The code, grouped as its folders are. Each part says what it is '
+              'for and which chapters use it."')
 
 
 def settings(variables):
@@ -22,18 +24,28 @@ def settings(variables):
     return re.sub(r"[^\s\"]*\$\(\w+\)[^\s\"]*", word, text)
 
 
-def layout(version):
-    """The layout; Doxygen 1.9.8 has given the tab of the groups another name."""
-    text = (HERE / "layout.xml").read_text(encoding="utf-8")
-    numbers = [int(number) for number in re.findall(r"\d+", version)[:3]]
-    return text.replace('tab type="modules"', 'tab type="topics"') if numbers >= [1, 9, 8] else text
+def layout(default):
+    """Doxygen's own layout with two changes: the tab of the groups has a name and says what it is
+    ("modules", from Doxygen 1.9.8 on "topics"), and a group's page begins with what the group is for
+    instead of ending with it."""
+    changes = (
+        (r'(<tab type="(?:modules|topics)" visible="yes") title="" intro=""', rf'\1 {GROUPS_TAB}'),
+        (r'(<group>.*?<briefdescription visible=)"yes"/>(.*?)\n *<detaileddescription title=""/>',
+         r'\1"no"/>\n    <detaileddescription title="What it is for"/>\2'),
+    )
+    for old, new in changes:
+        default, count = re.subn(old, new, default, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"settings: Doxygen's layout has {count} times {old}")
+    return default
 
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    version = subprocess.run(["doxygen", "--version"], capture_output=True, text=True, check=True)
     (folder / "Doxyfile").write_text(settings(os.environ), encoding="utf-8")
-    (folder / "layout.xml").write_text(layout(version.stdout), encoding="utf-8")
+    path = folder / "layout.xml"
+    subprocess.run(["doxygen", "-l", path], check=True, stdout=subprocess.DEVNULL)
+    path.write_text(layout(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

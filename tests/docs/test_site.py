@@ -241,5 +241,19 @@ class Finish(Repository):
         self.assertIn('id="MSearchField" aria-label="', read["menu.js"])
 
 
+class Tables(unittest.TestCase):
+    """The chapters' table stands in the README and on the site's first page."""
+
+    def rows(self, name):
+        text = (pages.ROOT / name).read_text(encoding="utf-8")
+        return re.findall(r"\| \[.*?\(.*?chapters/(\w+)/README.md\) \| (.*?) \|", text)
+
+    def test_both_ask_the_same_of_every_chapter(self):
+        chapters = [path.parent.name for path in
+                    sorted(pages.ROOT.glob("chapters/[0-9][0-9]_*/README.md"))]
+        self.assertEqual([name for name, _ in self.rows("README.md")], chapters)
+        self.assertEqual(self.rows("README.md"), self.rows("docs/site/index.md"))
+
+
 if __name__ == "__main__":
     unittest.main()

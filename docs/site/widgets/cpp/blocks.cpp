@@ -19,9 +19,10 @@ namespace kv {
 namespace {
 
 constexpr int kMostSequences = 26;  // a letter each
-constexpr int kMostSteps = 200;     // all are in one JSON text, which is made anew each time,
-constexpr std::size_t kMostTexts = 40'000;  // as are the texts of their tokens
-constexpr std::size_t kMostBytes = 4000;
+// The JSON text of all steps, with the texts of their tokens, is made anew after each operation.
+constexpr int kMostSteps = 200;
+constexpr std::size_t kMostTexts = 40'000;
+constexpr std::size_t kMostBytes = 4000;  // typed at once
 
 std::string plural(std::size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
