@@ -2,8 +2,8 @@
 
 Each line of widget_table.txt is answered alike by the WebAssembly of the page and by VALUES, the
 program that the host's compiler has made of the same functions; what a widget shows first is the picture
-that stands in for it without script (--update writes it anew); every control has a label and can be
-reached by the keyboard. The scenarios of each widget are in widgets_NAME.py beside this.
+that stands in for it without script (--update writes it anew), and does so where scripts do not run; every
+control has a label and can be reached by the keyboard. The scenarios of each widget are in widgets_NAME.py beside this.
 """
 
 import argparse
@@ -112,6 +112,9 @@ def control_faults(browser, name):
 
 
 def faults(browser, folder, native, update):
+    files = sorted(path.stem for path in WIDGETS.glob("html/*.html"))
+    if files != sorted(PAGES):
+        yield f"widgets {files}, but {sorted(PAGES)} are tested"
     for number, (name, page) in enumerate(PAGES.items()):
         browser.get((folder / f"{page}.html").as_uri())
         if number == 0:
@@ -127,6 +130,26 @@ def faults(browser, folder, native, update):
             yield f"{name}: console: {message}"
 
 
+WITHOUT_SCRIPT = """
+const root = document.querySelector('.widget[data-widget="' + arguments[0] + '"]');
+const view = root.querySelector('.widget-view');
+return {
+  ran: typeof KvWidgets !== 'undefined',
+  form: root.querySelector('form').offsetHeight > 0,
+  picture: view.offsetHeight > 60 && view.innerText.trim().length > 20,
+};
+"""
+
+
+def faults_without_script(browser, folder):
+    """A page whose scripts do not run shows the picture, and no form that does nothing."""
+    for name, page in PAGES.items():
+        browser.get((folder / f"{page}.html").as_uri())
+        seen = browser.execute_script(WITHOUT_SCRIPT, name)
+        if seen != {"ran": False, "form": False, "picture": True}:
+            yield f"{name}, without script: {seen}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("html", type=pathlib.Path)
@@ -138,6 +161,11 @@ def main():
     try:
         found = list(faults(browser, arguments.html.resolve(), Native(arguments.values.resolve()),
                             arguments.update))
+    finally:
+        browser.quit()
+    browser = chromium.open_browser(runs_scripts=False)
+    try:
+        found += faults_without_script(browser, arguments.html.resolve())
     finally:
         browser.quit()
     for fault in found:

@@ -30,12 +30,16 @@ ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollba
              "--disable-dev-shm-usage", "--allow-file-access-from-files")
 
 
-def open_browser():
+def open_browser(runs_scripts=True):
+    """A browser without a window; where pages' scripts do not run, those of a test still do."""
     # Named, or newer versions of selenium would look for one to download.
     driver = shutil.which("chromedriver") or skip("there is no chromedriver")
     options = webdriver.ChromeOptions()
     for argument in ARGUMENTS:
         options.add_argument(argument)
+    if not runs_scripts:
+        options.add_experimental_option(
+            "prefs", {"profile.managed_default_content_settings.javascript": 2})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     try:
         return webdriver.Chrome(service=Service(driver), options=options)
