@@ -7,14 +7,21 @@ from records import load, read
 
 
 def shown_lines(output, patterns):
-    """The lines that the patterns match, in their order, with the headings of their tables."""
+    """The lines that the patterns match, in their order, with the headings of their tables and, where
+    the output has one or more, an empty line between them."""
     lines = output.split("\n")
     wanted = set()
     for number, line in enumerate(lines):
         if any(re.search(pattern, line) for pattern in patterns):
             wanted.add(number)
             wanted.update(heading_of(lines, number))
-    return "\n".join(lines[number] for number in sorted(wanted))
+    shown, last = [], None
+    for number in sorted(wanted):
+        if last is not None and any(not line.strip() for line in lines[last:number]):
+            shown.append("")
+        shown.append(lines[number])
+        last = number
+    return "\n".join(shown)
 
 
 def heading_of(lines, number):

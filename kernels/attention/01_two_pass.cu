@@ -1,9 +1,8 @@
 // Attention in two passes, as the formula is written: all scores, then softmax and the sum over V.
 //
 // What it shows:  the score matrix: [q_len, kv_len] numbers a head that are written to global
-// memory
-//                 and read back twice, only because the softmax wants the maximum before the first
-//                 exponential.
+//                 memory and read back twice, only because the softmax wants the maximum before
+//                 the first exponential.
 // Next kernel:    02_online.cu keeps a running maximum instead, and no score leaves its registers.
 #include "attention/arrays.cuh"
 #include "attention/head_row.cuh"
@@ -13,8 +12,8 @@ namespace kv::KV_BACKEND {
 namespace {
 
 constexpr int kThreads = 32 * kWarpsPerRow;
-constexpr int kMinCtas =
-    8;  // of an SM: the compiler may use 64 registers a thread, and needs no spills
+// CTAs of an SM: the compiler may use 64 registers a thread, and needs no spills.
+constexpr int kMinCtas = 8;
 
 // Legend: t query row, j key, h query head, g KV head, d element.
 // q, out [num_q_rows, num_q_heads, head_dim] fp32; k, v [num_kv_rows, num_kv_heads, head_dim] T

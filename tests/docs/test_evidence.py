@@ -153,7 +153,7 @@ class Claims(unittest.TestCase):
         output = records.parse_record(RECORD).output
         self.assertEqual(evidence.shown_lines(output, ["2.9 %", "^TTFT"]).split("\n"), [
             "  policy          used  wasted   held", "  ────────────  ──────  ──────  ─────",
-            "  blocks of 16  97.1 %   2.9 %  1,024", "TTFT                    1.96 ms"])
+            "  blocks of 16  97.1 %   2.9 %  1,024", "", "TTFT                    1.96 ms"])
         self.assertEqual(evidence.shown_lines(output, ["in all"]), "  in all 10,240")
 
 
