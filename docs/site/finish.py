@@ -3,7 +3,7 @@
 Pages link to source files as source:PATH, since only Doxygen knows the names of their pages: of two
 files of one name it takes in as much of the folder as it needs. And the navigation looks for the
 members of a namespace on the page of their file, where Doxygen has not put them, and in scripts whose
-variables have no valid names.
+variables have no valid names. The menu of narrow screens gets the names of the pages.
 """
 
 import html
@@ -12,7 +12,7 @@ import re
 import sys
 
 import access
-from pages import ROOT
+from pages import ROOT, page_list, title_of
 
 ENTRY = re.compile(r'(\[ "[^"]*", ")([^"#]+\.html)#(\w+)(")')
 
@@ -82,11 +82,26 @@ def rename_scripts(folder):
             path.write_text(new, encoding="utf-8")
 
 
+def name_pages_in_menu(folder):
+    """On narrow screens the menu is all there is of the navigation: it lists the pages by name, where
+    Doxygen has one entry for all of them."""
+    path = folder / "menudata.js"
+    text = path.read_text(encoding="utf-8")
+    titles = {page.label: title_of((ROOT / page.source).read_text(encoding="utf-8"), page.source)
+              for page in page_list() if page.label != "index"}
+    entries = ",\n".join(f'{{text:"{title}",url:"{label}.html"}}' for label, title in titles.items())
+    new, count = re.subn(r'\{text:"Related Pages",url:"pages\.html"\}', lambda match: entries, text)
+    if count != 1:
+        sys.exit("site: Doxygen's menu has no entry for the pages")
+    path.write_text(new, encoding="utf-8")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     link_sources(folder)
     mend_navigation(folder)
     rename_scripts(folder)
+    name_pages_in_menu(folder)
     access.mend(folder)
 
 

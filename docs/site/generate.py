@@ -33,7 +33,9 @@ def add_diff(text, page, before, folder):
 
 
 def exercise_section(page, entries, folder):
-    lines = [f"\n## Exercises {{#{anchor(page, 'exercises')}}}\n"]
+    lines = [f"\n## Exercises {{#{anchor(page, 'exercises')}}}\n",
+             "The parts of the page that they link to quote the course's own code: write yours first, "
+             "then compare.\n"]
     for entry in entries:
         part = f"exercise_{entry.id}.html"
         (folder / part).write_text(parts.exercise(entry))
@@ -64,7 +66,9 @@ def chapter(text, page, before, folder):
     path = quizzes().get(number)
     if path:
         sections += quiz_section(page, path, f"./kv quiz {number}", folder)
-    return replace_line(text, LEFT_OUT, sections + LEFT_OUT, page.source) if sections else text
+    sections += (f"\nWhat the course claims in this chapter, with the outputs that show it: "
+                 f"[claims and evidence](@ref evidence-{page.label}).\n")
+    return replace_line(text, LEFT_OUT, sections + LEFT_OUT, page.source)
 
 
 def generate(folder):

@@ -60,7 +60,9 @@ def diff(before, after, names):
         if kind in count:
             count[kind] += 1
         rows.append(f'<span class="{kind}">{html.escape(line, quote=False) or " "}</span>')
-    return (f"<details class=\"diff\" open><summary>{count['added']} lines added, "
+    # A long one would stand in the way of the page.
+    is_open = " open" if sum(count.values()) <= 80 else ""
+    return (f"<details class=\"diff\"{is_open}><summary>{count['added']} lines added, "
             f"{count['removed']} removed</summary>\n"
             f'<div class="scroll" tabindex="0"><pre class="diff">{chr(10).join(rows)}</pre></div>\n'
             "</details>\n")

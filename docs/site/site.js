@@ -21,10 +21,35 @@ document.addEventListener("DOMContentLoaded", () => {
       {left: "\\begin{align*}", right: "\\end{align*}", display: true},
     ],
   });
+  // Keys scroll the page at once: it is not the window that scrolls.
+  const content = document.getElementById("doc-content");
+  if (content && document.activeElement === document.body) {
+    content.tabIndex = -1;
+    content.focus({preventScroll: true});
+  }
+  // Enter in the box of the navigation, which knows names of the code only, searches in the text.
+  const box = document.getElementById("MSearchField");
+  box?.setAttribute("placeholder", "Names; Enter: text");
+  box?.addEventListener("keydown", event => {
+    if (event.key !== "Enter" || !box.value.trim()) return;
+    event.stopImmediatePropagation();
+    location.href = "text_search.html?q=" + encodeURIComponent(box.value.trim());
+  }, true);
   // Code and tables that are wider than the page scroll by keyboard too.
   for (const box of document.querySelectorAll("div.fragment, table.markdownTable, pre.fragment"))
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
 });
+
+// A link to a folded part opens it.
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const folded = target?.closest("details");
+  if (!folded || folded.open) return;
+  folded.open = true;
+  target.scrollIntoView();
+}
+addEventListener("hashchange", openTarget);
+addEventListener("load", openTarget);
 
 // What answers clicks becomes a button, for readers without a mouse or without sight.
 window.addEventListener("load", () => {

@@ -43,7 +43,8 @@
     if (!words.length) { count.textContent = ""; return; }
     const found = textIndex.map(entry => [rank(entry, words), entry]).filter(([r]) => r > 0)
       .sort((a, b) => b[0] - a[0]);
-    count.textContent = found.length === 1 ? "1 section" : `${found.length} sections` +
+    const holding = words.length > 1 ? (found.length === 1 ? " has all the words" : " have all the words") : "";
+    count.textContent = (found.length === 1 ? "1 section" : `${found.length} sections`) + holding +
       (found.length > most ? `, the first ${most} are shown` : "");
     for (const [, entry] of found.slice(0, most)) {
       const item = document.createElement("li");
@@ -59,4 +60,5 @@
   input.addEventListener("input", search);
   input.value = new URLSearchParams(location.search).get("q") || "";
   search();
+  input.focus();
 })();

@@ -30,6 +30,10 @@ const wide = document.documentElement.scrollWidth - document.documentElement.cli
 const content = document.getElementById("doc-content");
 return {
   wide: Math.max(wide, content ? content.scrollWidth - content.clientWidth : 0),
+  // Where the page scrolls inside the window, the window itself must not: it would scroll the page away.
+  tall: content && getComputedStyle(content).overflowY !== "visible"
+    ? document.documentElement.scrollHeight - document.documentElement.clientHeight : 0,
+  still: content && content.scrollHeight > content.clientHeight && document.activeElement === document.body,
   failed: [...document.querySelectorAll(".katex-error")].map(e => e.title),
   left: [...document.querySelectorAll("div.contents p, div.contents td")]
     .filter(e => /\\\\\\(|\\\\\\[/.test(e.textContent)).length,
@@ -44,6 +48,10 @@ def look_faults(browser, scheme, with_contrast):
     seen = browser.execute_script(LOOK)
     if seen["wide"] > 0:
         yield f"{seen['wide']} pixels wider than the window"
+    if seen["tall"] > 0:
+        yield f"the window scrolls by {seen['tall']} pixels beside the page"
+    if seen["still"]:
+        yield "keys do not scroll the page: nothing in it has the focus"
     if seen["failed"]:
         yield f"equations that failed: {seen['failed']}"
     if seen["left"]:

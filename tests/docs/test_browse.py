@@ -17,6 +17,9 @@ query.onchange = follow; follow();</script></head><body>
 <div class="title" role="heading" aria-level="1">T</div><p>text <a href="#x">link</a></p>{}</body></html>"""
 SVG = '<svg role="img" aria-label="s" width="90" height="40"><rect width="90" height="40" fill="{}"/>' \
       '<text y="20" fill="{}">word</text></svg>'
+# A page as the theme makes it: its text scrolls in a box.
+SCROLLS = '<div id="doc-content" style="height: {}; overflow-y: auto" tabindex="-1">' \
+          '<div style="height: 3000px"></div></div>{}'
 
 GOOD = [
     "",
@@ -26,10 +29,14 @@ GOOD = [
     SVG.format("#000", "#fff"),
     '<div style="filter: invert(1); background: #fff; color: #222">turned over</div>',
     '<div style="overflow-x: auto"><div style="width: 2000px">wide, in a box that scrolls</div></div>',
+    SCROLLS.format("300px", "<script>document.getElementById('doc-content').focus();</script>"),
     '<button style="color: #000; background: #fff" aria-label="go"><svg></svg></button>',
 ]
 FAULTS = [
     ('<div style="width: 1500px">wide</div>', "pixels wider than the window"),
+    (SCROLLS.format("300px", ""), "keys do not scroll the page"),
+    (SCROLLS.format("2000px", "<script>document.getElementById('doc-content').focus();</script>"),
+     "the window scrolls by"),
     ('<span class="katex-error" title="why"></span>', "equations that failed: ['why']"),
     ("<div class='contents'><p>\\(x\\)</p></div>", "1 paragraphs with an equation that was not set"),
     ("<script>query.onchange = null; document.documentElement.className = '';</script>", "is light"),

@@ -40,7 +40,7 @@ KvWidgets.add("blocks", (root, call) => {
   }
 
   function refresh(names, at, last) {
-    const chosen = field("sequence").value;
+    const focused = document.activeElement, chosen = field("sequence").value;
     field("sequence").replaceChildren(
       ...names.map(name => KvWidgets.element("option", {value: name}, name)));
     field("sequence").value = names.includes(chosen) ? chosen : names[0] ?? "";
@@ -50,6 +50,9 @@ KvWidgets.add("blocks", (root, call) => {
     field("leave").disabled = file === null;
     field("back").disabled = at === 0;
     field("forward").disabled = at === last;
+    // A button that is no longer there to be pressed hands the keyboard on.
+    const next = {back: "forward", forward: "back"};
+    if (root.contains(focused) && focused.disabled) field(next[focused.name] ?? "text").focus();
   }
 
   // An operation goes on from the step that is shown.

@@ -59,9 +59,11 @@ KvWidgets.add("calculator", (root, call) => {
     const model = models[numbers(form).model];
     const about = model ? [`Shape: ${model.source}.`, model.note].filter(Boolean).join(" ")
                         : "A dense model; all its weights are read in a step.";
+    const readBytes = decimalBytes(r.decode.weight_bytes_read);
     return [
       sizes(r), devices(r),
-      element("p", {}, about + " Decode does ",
+      element("p", {}, about + ` A decode step reads ${readBytes} of weights (of an input embedding only the ` +
+              "tokens' rows) and does ",
               element("strong", {"data-value": "intensity"}, fourDigits(r.decode.intensity)),
               " operations a byte, prefill ",
               element("strong", {"data-value": "prefill_intensity"}, fourDigits(r.prefill.intensity)),

@@ -7,7 +7,7 @@ KvWidgets.add("heads", (root, call) => {
 
   function picture(mapped, numKvHeads) {
     const numQHeads = mapped.kv_head.length;
-    const step = Math.max(16, Math.min(34, 640 / numQHeads)), width = numQHeads * step, box = step - 4;
+    const step = Math.max(22, Math.min(34, 720 / numQHeads)), width = numQHeads * step, box = step - 4;
     const qAt = h => (h + 0.5) * step;
     const kvAt = head => (head + 0.5) * width / numKvHeads;
     const head = (x, y, name, kind) => [

@@ -99,6 +99,7 @@ const KvWidgets = (() => {
     } catch (error) {
       message.textContent = error.message;
     }
+    root.classList.toggle("widget-stale", message.textContent !== "");
   }
 
   /// The form's fields as numbers, by name. What is no number is NaN, which C++ refuses.
