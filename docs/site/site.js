@@ -27,17 +27,20 @@ document.addEventListener("DOMContentLoaded", () => {
     content.tabIndex = -1;
     content.focus({preventScroll: true});
   }
-  // Enter in the box of the navigation, which knows names of the code only, searches in the text.
-  const box = document.getElementById("MSearchField");
-  box?.setAttribute("placeholder", "Names; Enter: text");
-  box?.addEventListener("keydown", event => {
-    if (event.key !== "Enter" || !box.value.trim()) return;
-    event.stopImmediatePropagation();
-    location.href = "text_search.html?q=" + encodeURIComponent(box.value.trim());
-  }, true);
   // Code and tables that are wider than the page scroll by keyboard too.
   for (const box of document.querySelectorAll("div.fragment, table.markdownTable, pre.fragment"))
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+});
+
+// Enter in the box of the navigation, which knows names of the code only, searches in the text.
+addEventListener("keydown", event => {
+  const box = event.target;
+  if (event.key !== "Enter" || box.id !== "MSearchField" || !box.value.trim()) return;
+  event.stopImmediatePropagation();
+  location.href = "text_search.html?q=" + encodeURIComponent(box.value.trim());
+}, true);
+addEventListener("load", () => {
+  document.getElementById("MSearchField")?.setAttribute("placeholder", "Names; Enter: text");
 });
 
 // A link to a folded part opens it.

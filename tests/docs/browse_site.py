@@ -101,6 +101,18 @@ def search_faults(browser, folder):
             yield f"search for '{words}': {len(links)} answers, none is expected"
         if expected is not None and not any(link.startswith(expected) for link in links):
             yield f"search for '{words}': {expected} is not among {links}"
+    # From any page: Enter in the box of the navigation.
+    browser.get((folder / "index.html").as_uri())
+    browser.find_element("id", "MSearchField").send_keys("bandwidth\n")
+    if not browser.current_url.endswith("text_search.html?q=bandwidth"):
+        yield f"Enter in the box of the navigation leads to {browser.current_url}"
+
+
+def target_faults(browser, folder):
+    """A link to a folded part opens it."""
+    browser.get((folder / "evidence.html").as_uri() + "#record-waste")
+    if not browser.execute_script("return document.getElementById('record-waste').open"):
+        yield "evidence.html#record-waste is folded when a link leads there"
 
 
 def browse(waiting, samples):
@@ -135,7 +147,7 @@ def main():
         paths = sorted(folder.glob("*.html"))
     browser = open_browser()
     try:
-        found = list(search_faults(browser, folder))
+        found = [*target_faults(browser, folder), *search_faults(browser, folder)]
     finally:
         browser.quit()
     waiting = queue.SimpleQueue()
