@@ -1,4 +1,4 @@
-// The allocator without exceptions and without type information, as a browser would run it: that it
+// The allocator without exceptions and without type information, as small systems run it: that it
 // compiles and links so, and that misuse ends the program with its line.
 #include <cstdio>
 #include <cstring>

@@ -5,8 +5,8 @@
 //   naming the file, tensor or option and what to do. Programs print it and exit with status 2.
 // Exhaustion (the cache is full, the pool is empty) is a normal answer and is returned, not thrown.
 //
-// The allocator of the paged cache is also compiled without exceptions (for the browser): there
-// misuse prints its line and aborts.
+// The allocator of the paged cache also compiles without exceptions: there misuse prints its line
+// and aborts. (The site's pages do not need that: docs/site/widgets/cpp/browser.cpp.)
 #pragma once
 
 #include <cstdio>

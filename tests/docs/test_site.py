@@ -228,6 +228,17 @@ class Finish(Repository):
             "_01__a_8cu.js": 'var _01__a_8cu =\n[\n    [ "f", "01__a_8cu.html", null ]\n];',
             "dir.js": '[ "01_a.cu", "01__a_8cu.html", "_01__a_8cu" ], [ "1", "x.html", null ]'})
 
+    def test_the_menu_names_the_pages(self):
+        self.write("html/menudata.js", '[{text:"Main Page",url:"index.html"},\n'
+                   '{text:"Related Pages",url:"pages.html"},\n{text:"Files",url:"files.html"}]')
+        finish.name_pages_in_menu(self.root / "html")
+        menu = (self.root / "html/menudata.js").read_text()
+        named = re.findall(r'url:"(\w+)\.html"', menu)
+        self.assertEqual(named, [*(page.label for page in pages.page_list()), "files"])
+        self.assertIn('{text:"Chapter 2 · The KV cache",url:"chapter_02.html"}', menu)
+        with self.assertRaises(SystemExit):  # there is no such entry any more
+            finish.name_pages_in_menu(self.root / "html")
+
     def test_names_for_readers_who_listen(self):
         self.write("html/a.html", '<title>T: Member List</title><div class="contents"><iframe src="g.svg">')
         self.write("html/b.html", '<title>B</title><div class="title">B</div><img src="p.svg">')
