@@ -29,9 +29,11 @@ KernelOptions KernelOptions::paged() const {
 
 ChapterDevice::ChapterDevice(const ChapterOptions& options, const KernelOptions& kernels,
                              const ModelConfig& config)
-    : backend_(choose_backend(options.device)), config_(config), kv_dtype_(options.kv_dtype) {
+    : backend_(choose_backend(options.device)),
+      config_(config),
+      kv_dtype_(options.kv_dtype),
+      math_(*options.math) {
   if (backend_ == Backend::cpu) {
-    attention_ = attend;
     description_ = "cpu";
     return;
   }
@@ -39,9 +41,8 @@ ChapterDevice::ChapterDevice(const ChapterOptions& options, const KernelOptions&
       kernels.is_paged ? kPagedSteps : attention_steps(kernels.step, kv_dtype_, kernels.decode);
   Device& device = kv::device(backend_);
   on_device_ = std::make_shared<DeviceAttention>(device, config.heads, kv_dtype_, steps);
-  attention_ = [on_device = on_device_](std::span<const AttentionItem> items,
-                                        const HeadConfig& heads, int layer,
-                                        float scale) { (*on_device)(items, heads, layer, scale); };
+  math_.attention = [on_device = on_device_](std::span<const AttentionItem> items,
+                                             const HeadConfig& heads, int layer, float scale) { (*on_device)(items, heads, layer, scale); };
   description_ = device.description() + ": " + std::string(name(steps.prefill));
   if (steps.decode != steps.prefill)
     description_ += ", " + std::string(name(steps.decode)) + " for one new token";

@@ -7,9 +7,9 @@
 
 #include "attention/attention.hpp"
 #include "device.hpp"
-#include "kv/attention/over_spans.hpp"
 #include "kv/cache/sequence_state.hpp"
 #include "kv/config.hpp"
+#include "kv/math.hpp"
 #include "kv/report/options.hpp"
 
 namespace kv {
@@ -33,18 +33,18 @@ struct KernelOptions {
 /// The attention of a run and the caches that it reads, on the device that the options name.
 class ChapterDevice {
  public:
-  /// \param options --device and --kv-dtype are read
+  /// \param options --device, --math and --kv-dtype are read
   /// \param kernels --step
   /// \param config  the model's shape
   /// \throws InputError when there is no such device, or no kernel for the model's heads or format
   ChapterDevice(const ChapterOptions& options, const KernelOptions& kernels,
                 const ModelConfig& config);
 
-  /// For forward() and prefill(): attend() of chapter 2 on the cpu, kernels elsewhere.
-  const Attention& attention() const { return attention_; }
-  /// An empty cache that attention() can read.
+  /// For forward() and prefill(): what --math says, with kernels for attention unless on the cpu.
+  const Math& math() const { return math_; }
+  /// An empty cache that math().attention can read.
   std::unique_ptr<SequenceState> make_cache(std::int64_t capacity) const;
-  /// An empty pool whose sequences attention() can read, if the options were paged().
+  /// An empty pool whose sequences math().attention can read, if the options were paged().
   /// \param num_blocks blocks, each with K and V of all layers
   /// \param block_size tokens of a block
   /// \throws InputError when there are more blocks than ids, or a device cannot take the block size
@@ -61,8 +61,8 @@ class ChapterDevice {
   Backend backend_;
   ModelConfig config_;
   KvDType kv_dtype_;
-  Attention attention_;
-  std::shared_ptr<DeviceAttention> on_device_;  // what attention_ calls; none on the cpu
+  Math math_;
+  std::shared_ptr<DeviceAttention> on_device_;  // what attention calls; none on the cpu
   std::string description_;
   DType product_dtype_ = DType::f32;
 };

@@ -7,7 +7,7 @@
 #include "emulator/emulator.hpp"
 #include "emulator/global_memory.hpp"
 #include "kv/check.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace kv {
 namespace {

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "kv/attention/over_spans.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/attention/attention.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "support/attention_check.hpp"
 #include "support/span_state.hpp"
 

@@ -97,7 +97,7 @@ TEST_CASE("chapter 4: with one KV head, attention is what MQA says: every head r
   const std::vector<float> q = kv_test::normals(num_heads * 16, random);
   std::vector<float> out(q.size());
   const kv::AttentionItem item{q.data(), num_heads * 16, 1, &state, out.data(), nullptr};
-  kv::attend({&item, 1}, heads, 0, static_cast<float>(scale));
+  kv::fast::attend({&item, 1}, heads, 0, static_cast<float>(scale));
 
   std::vector<double> expected(out.size(), 0.0);
   double score_mass = 0.0, max_abs_value = 0.0;
@@ -140,7 +140,7 @@ TEST_CASE("chapter 4: every query head reads its own group's KV head, and every 
       const std::vector<float> q = kv_test::normals(q_len * heads.q_dim(), random);
       std::vector<float> out(q.size());
       const kv::AttentionItem item{q.data(), heads.q_dim(), q_len, &state, out.data(), nullptr};
-      kv::attend({&item, 1}, heads, 0, 0.3f);
+      kv::fast::attend({&item, 1}, heads, 0, 0.3f);
       for (std::size_t i = 0; i < out.size(); ++i) {
         const int h = static_cast<int>(i / 8) % num_q;
         REQUIRE(std::fabs(out[i] - static_cast<float>(h / (num_q / num_kv) + 1)) < 1e-4f);
@@ -169,10 +169,10 @@ TEST_CASE("chapter 4: two sequences over two KV heads each equal their solo run"
     alone[b].resize(heads.q_dim());
     items.push_back({q[b].data(), heads.q_dim(), 1, &states[b], together[b].data(), nullptr});
   }
-  kv::attend(items, heads, 0, 0.25f);
+  kv::fast::attend(items, heads, 0, 0.25f);
   for (std::size_t b = 0; b < 2; ++b) {
     items[b].out = alone[b].data();
-    kv::attend({&items[b], 1}, heads, 0, 0.25f);
+    kv::fast::attend({&items[b], 1}, heads, 0, 0.25f);
     for (std::size_t i = 0; i < alone[b].size(); ++i)
       CHECK(std::fabs(together[b][i] - alone[b][i]) <= 1e-6f);
   }

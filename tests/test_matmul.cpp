@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kv/model/dequantize.hpp"
-#include "kv/model/matmul.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/linear.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 

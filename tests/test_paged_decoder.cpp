@@ -13,7 +13,7 @@
 #include "kv/cache/paged.hpp"
 #include "kv/decoder.hpp"
 #include "kv/generate.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "support/paged_check.hpp"
 #include "support/random_model.hpp"
 #include "support/real_models.hpp"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <sstream>
 
-#include "kv/attention/over_spans.hpp"
+#include "kv/attention/attention.hpp"
 #include "kv/cache/contiguous.hpp"
 #include "kv/load.hpp"
 #include "kv/report/paging_story.hpp"

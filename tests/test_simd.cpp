@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "kv/simd/exp.hpp"
-#include "kv/simd/tile.hpp"
+#include "kv/fast/exp.hpp"
+#include "kv/fast/tile.hpp"
 #include "support/span_state.hpp"
 
 using kv::simd::kWidth;

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 

@@ -19,7 +19,7 @@
 
 namespace {
 
-void print_shape(const kv::Model& model) {
+void print_shape(const kv::Model& model, const kv::Math& math) {
   const kv::ModelConfig& c = model.config;
   kv::Table table({"shape", "value", "meaning"},
                   {kv::Align::left, kv::Align::right, kv::Align::left});
@@ -35,7 +35,7 @@ void print_shape(const kv::Model& model) {
   row("group_size", c.heads.group_size(), "query heads that share a KV head");
   row("head_dim", c.heads.head_dim, "numbers in one head");
   row("ffn_dim", c.ffn_dim, "width inside the feed-forward part");
-  std::cout << "Model: " << c.name << ", device: cpu\n\n" << table.str(2) << "\n";
+  std::cout << "Model: " << c.name << ", device: cpu, math: " << math.name << "\n\n" << table.str(2) << "\n";
 }
 
 void print_weights(const kv::Model& model) {
@@ -78,7 +78,7 @@ void print_pass(const kv::LoadedModel& loaded, const kv::ChapterOptions& options
 
   kv::ContiguousCache state(c, n);
   kv::Work work;
-  std::vector<float> logits = kv::forward(loaded.model, state, tokens, &work);
+  std::vector<float> logits = kv::forward(loaded.model, state, tokens, &work, *options.math);
   std::cout << fmt::format(
       "\n  tokens   -> rows    [{}, {}]: one row of the embedding for each token\n"
       "  {} layers, each:\n"
@@ -103,8 +103,8 @@ void print_pass(const kv::LoadedModel& loaded, const kv::ChapterOptions& options
 void chapter(const kv::ChapterOptions& options) {
   if (!options.json.empty() || !options.csv.empty() || !options.svg.empty())
     throw kv::InputError("--json, --csv, --svg: chapter 0 has no report; use a later chapter");
-  const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
-  print_shape(loaded.model);
+  const kv::LoadedModel loaded = kv::load(options, std::cerr);
+  print_shape(loaded.model, *options.math);
   print_weights(loaded.model);
   print_pass(loaded, options);
   if (!options.table.empty()) {

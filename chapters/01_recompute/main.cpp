@@ -14,7 +14,7 @@
 #include "kv/report/growth.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/report.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 
@@ -22,14 +22,15 @@ namespace {
 // Every step starts from nothing: a fresh state, and the whole prefix through the model.
 kv::Generation generate(const kv::Model& model, kv::GenerationRun run,
                         const kv::ChapterOptions& options) {
-  while (!run.done()) run.push(kv::recompute(model, run.tokens(), options.kv_dtype, run.work()));
+  while (!run.done())
+    run.push(kv::recompute(model, run.tokens(), options.kv_dtype, run.work(), *options.math));
   return run.finish();
 }
 //! [generate]
 
 void chapter(const kv::ChapterOptions& options) {
   // Config and model.
-  const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
+  const kv::LoadedModel loaded = kv::load(options, std::cerr);
   const kv::Model& model = loaded.model;
 
   // Prompt.
@@ -40,6 +41,7 @@ void chapter(const kv::ChapterOptions& options) {
   report.chapter = "01_recompute";
   report.change = "all rows for every token";
   report.model = model.config.name;
+  report.math = options.math->name;
   report.threads = kv::num_threads();
   report.run = generate(model, std::move(run), options);
   report.kv_bytes_per_token =

@@ -15,7 +15,7 @@
 #include "kv/report/options.hpp"
 #include "kv/report/report.hpp"
 #include "kv/report/side_by_side.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 
@@ -23,15 +23,17 @@ namespace {
 // The cache lives as long as the sequence: the prompt fills it, each step adds one row.
 kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::ContiguousCache& cache,
                         const kv::ChapterOptions& options) {
-  if (!run.done()) run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work()));
-  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work()));
+  if (!run.done())
+    run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work(), *options.math));
+  while (!run.done())
+    run.push(kv::decode_step(model, cache, run.tokens(), run.work(), *options.math));
   return run.finish();
 }
 //! [generate]
 
 void chapter(const kv::ChapterOptions& options) {
   // Config and model.
-  const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
+  const kv::LoadedModel loaded = kv::load(options, std::cerr);
   const kv::Model& model = loaded.model;
 
   // Prompt.
@@ -43,6 +45,7 @@ void chapter(const kv::ChapterOptions& options) {
   report.chapter = "02_kv_cache";
   report.change = "K and V are kept";
   report.model = model.config.name;
+  report.math = options.math->name;
   report.threads = kv::num_threads();
   report.run = generate(model, std::move(run), cache, options);
   report.kv_bytes_per_token =
@@ -52,7 +55,7 @@ void chapter(const kv::ChapterOptions& options) {
   // The same steps as chapter 1 takes them.
   if (options.num_compared > 0) {
     const auto recompute = [&](std::span<const kv::TokenId> prefix, kv::Work* work) {
-      return kv::recompute(model, prefix, options.kv_dtype, work);
+      return kv::recompute(model, prefix, options.kv_dtype, work, *options.math);
     };
     report.agreement = kv::compare(report.run, model.config, options.kv_dtype, recompute);
     kv::show_side_by_side(*report.agreement, "ch 2", "ch 1", options, std::cout);

@@ -16,24 +16,24 @@
 #include "kv/load.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/report.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 
 //! [generate]
 // The loop of chapter 3. The kernel that `attention` runs for a new token has changed.
 kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::SequenceState& cache,
-                        const kv::Attention& attention, const kv::ChapterOptions& options) {
+                        const kv::Math& math, const kv::ChapterOptions& options) {
   if (!run.done())
-    run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work(), attention));
-  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work(), attention));
+    run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work(), math));
+  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work(), math));
   return run.finish();
 }
 //! [generate]
 
 void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels) {
   // Config and model, and a device that has kernels for it.
-  const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
+  const kv::LoadedModel loaded = kv::load(options, std::cerr);
   const kv::Model& model = loaded.model;
   const kv::ChapterDevice device(options, kernels, model.config);
 
@@ -47,8 +47,9 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
   report.change = "a shared K/V row read once";
   report.model = model.config.name;
   report.device = device.description();
+  report.math = options.math->name;
   report.threads = kv::num_threads();
-  report.run = generate(model, std::move(run), *cache, device.attention(), options);
+  report.run = generate(model, std::move(run), *cache, device.math(), options);
   report.kv_bytes_per_token =
       kv::kv_bytes_per_token(kv::kv_shape(model.config), kv::kv_format(options.kv_dtype)).total();
   report.kv_bytes_held = cache->bytes_held();
@@ -60,7 +61,7 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
     const auto before = chapter3.make_cache(cache->capacity());
     const auto unshared = [&](std::span<const kv::TokenId> prefix, kv::Work* work) {
       const auto new_tokens = prefix.subspan(static_cast<std::size_t>(before->length()));
-      return kv::prefill(model, *before, new_tokens, options.chunk, work, chapter3.attention());
+      return kv::prefill(model, *before, new_tokens, options.chunk, work, chapter3.math());
     };
     report.agreement =
         kv::compare(report.run, model.config, options.kv_dtype, unshared, device.product_dtype());

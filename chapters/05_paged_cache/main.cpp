@@ -17,17 +17,17 @@
 #include "kv/report/options.hpp"
 #include "kv/report/paging_story.hpp"
 #include "kv/report/report.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 
 //! [generate]
 // The loop of chapter 4. The cache grows by a block when its last one is full.
 kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::SequenceState& cache,
-                        const kv::Attention& attention, const kv::ChapterOptions& options) {
+                        const kv::Math& math, const kv::ChapterOptions& options) {
   if (!run.done())
-    run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work(), attention));
-  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work(), attention));
+    run.push(kv::prefill(model, cache, run.tokens(), options.chunk, run.work(), math));
+  while (!run.done()) run.push(kv::decode_step(model, cache, run.tokens(), run.work(), math));
   return run.finish();
 }
 //! [generate]
@@ -36,7 +36,7 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
              const kv::PagedOptions& paged) {
   // Config and model, and a device that has kernels for it.
   paged.check(options);
-  const kv::LoadedModel loaded = kv::load(options.model, std::cerr);
+  const kv::LoadedModel loaded = kv::load(options, std::cerr);
   const kv::Model& model = loaded.model;
   const kv::ChapterDevice device(options, kernels.paged(), model.config);
   const kv::ChapterDevice contiguous(options, kernels, model.config);  // that of chapter 4
@@ -53,8 +53,9 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
   report.change = "blocks, taken when needed";
   report.model = model.config.name;
   report.device = device.description();
+  report.math = options.math->name;
   report.threads = kv::num_threads();
-  report.run = generate(model, std::move(run), cache, device.attention(), options);
+  report.run = generate(model, std::move(run), cache, device.math(), options);
   report.kv_bytes_per_token =
       kv::kv_bytes_per_token(kv::kv_shape(model.config), kv::kv_format(options.kv_dtype)).total();
   report.kv_bytes_held = cache.bytes_held();
@@ -66,7 +67,7 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
     const auto before = contiguous.make_cache(max_seq_len);
     const auto cached = [&](std::span<const kv::TokenId> prefix, kv::Work* work) {
       const auto new_tokens = prefix.subspan(static_cast<std::size_t>(before->length()));
-      return kv::prefill(model, *before, new_tokens, options.chunk, work, contiguous.attention());
+      return kv::prefill(model, *before, new_tokens, options.chunk, work, contiguous.math());
     };
     report.agreement =
         kv::compare(report.run, model.config, options.kv_dtype, cached, device.product_dtype());
@@ -76,9 +77,9 @@ void chapter(const kv::ChapterOptions& options, const kv::KernelOptions& kernels
   kv::PagingStoryTellers tellers;
   tellers.loaded = &loaded;
   tellers.pool = device.make_pool(kv::num_story_blocks(loaded, paged.block_size), paged.block_size);
-  tellers.attention = device.attention();
+  tellers.math = device.math();
   tellers.make_solo_cache = [&](std::int64_t n) { return contiguous.make_cache(n); };
-  tellers.solo_attention = contiguous.attention();
+  tellers.solo_math = contiguous.math();
   tellers.product_dtype = device.product_dtype();
   kv::show_paging_story(tellers, paged, std::cout);
 

@@ -7,7 +7,7 @@
 
 #include "attention/attention.hpp"
 #include "cache/device_cache.hpp"
-#include "kv/attention/over_spans.hpp"
+#include "kv/attention/attention.hpp"
 
 namespace kv {
 

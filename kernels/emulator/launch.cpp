@@ -9,7 +9,7 @@
 
 #include "checker.hpp"
 #include "emulator.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "scheduler.hpp"
 #include "symbols.hpp"
 #include "watchdog.hpp"

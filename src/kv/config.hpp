@@ -37,20 +37,6 @@ struct HeadConfig {
   }
 };
 
-#ifndef KV_EXERCISE_HEAD_MAPPING  // chapter 4: a reader's own take their place
-//! [head mapping]
-inline int HeadConfig::group_size() const {
-  // Nothing is left over: validate() has refused such head counts.
-  return num_q_heads / num_kv_heads;
-}
-
-inline int HeadConfig::kv_head(int h) const {
-  // Neighbours share: 0 0 1 1, not 0 1 0 1.
-  return h / group_size();
-}
-//! [head mapping]
-#endif
-
 /// The shape of a model: everything but the numbers in its weights.
 struct ModelConfig {
   std::string name;        ///< the model's own name, for the report

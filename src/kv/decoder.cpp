@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "kv/model/dequantize.hpp"
-#include "kv/model/matmul.hpp"
 #include "kv/model/ops.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace kv {
 
@@ -67,25 +66,15 @@ struct Buffers {
 };
 
 // Products that share the input x [num_rows, num_cols], each weight with where its result goes.
-void product(std::initializer_list<std::pair<const WeightMatrix*, RowMajor*>> group,
-             const RowMajor& x) {
-  std::vector<Product> products;
-  for (const auto& [weight, out] : group)
-    products.push_back({weight, out->data(), out->outerStride()});
-  multiply(products, x.data(), x.outerStride(), x.rows());
+void product(const Math& math, std::initializer_list<Product> group, const RowMajor& x) {
+  math.linear({group.begin(), group.size()}, x);
 }
 
-// Element-wise work on many rows is shared out; on a few it is not worth waking the team.
-void for_rows(std::int64_t num_rows, const std::function<void(std::int64_t)>& body) {
-  constexpr std::int64_t kMinRows = 8;
-  if (num_rows < kMinRows) {
-    for (std::int64_t r = 0; r < num_rows; ++r) body(r);
-    return;
-  }
-  parallel([&](int thread, int num_threads) {
-    for (std::int64_t r = num_rows * thread / num_threads;
-         r < num_rows * (thread + 1) / num_threads; ++r)
-      body(r);
+// Element-wise work, a row of d_model or more numbers at a time.
+void for_rows(const RowMajor& x, const std::function<void(std::int64_t)>& body) {
+  constexpr std::int64_t kCost = 16;  // of a number, in multiplications
+  parallel_ranges(x.rows(), kCost * x.size(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) body(r);
   });
 }
 
@@ -103,17 +92,16 @@ void count_attention(const Segment& segment, const HeadConfig& heads, int layer,
 // One layer, for the rows of all sequences together; only attention goes sequence by sequence.
 //! [layer]
 void run_layer(const Model& model, int l, std::span<const Segment> segments, const RopeTable& rope,
-               const Attention& attention, Buffers& b, Work& work) {
+               const Math& math, Buffers& b, Work& work) {
   const ModelConfig& c = model.config;
   const LayerWeights& w = model.layers[l];
-  const std::int64_t num_rows = b.x.rows();
 
   // Attention: norm -> q, k, v -> rotate q and k.
-  for_rows(num_rows, [&](std::int64_t r) {
+  for_rows(b.x, [&](std::int64_t r) {
     rmsnorm(b.x.row(r).data(), w.attn_norm.data(), c.d_model, c.norm_eps, b.normed.row(r).data());
   });
-  product({{&w.q, &b.q}, {&w.k, &b.k}, {&w.v, &b.v}}, b.normed);
-  for_rows(num_rows, [&](std::int64_t r) {
+  product(math, {{&w.q, &b.q}, {&w.k, &b.k}, {&w.v, &b.v}}, b.normed);
+  for_rows(b.x, [&](std::int64_t r) {
     rope.rotate(b.q.row(r).data(), c.heads.num_q_heads, c.heads.head_dim, r);
     rope.rotate(b.k.row(r).data(), c.heads.num_kv_heads, c.heads.head_dim, r);
   });
@@ -126,26 +114,26 @@ void run_layer(const Model& model, int l, std::span<const Segment> segments, con
     items.push_back({b.q.row(s.first_row).data(), b.q.outerStride(), s.num_rows, s.state,
                      b.attended.row(s.first_row).data(), nullptr});
   }
-  attention(items, c.heads, l, 1.0f / std::sqrt(static_cast<float>(c.heads.head_dim)));
-  product({{&w.o, &b.delta}}, b.attended);
+  math.attention(items, c.heads, l, 1.0f / std::sqrt(static_cast<float>(c.heads.head_dim)));
+  product(math, {{&w.o, &b.delta}}, b.attended);
 
   // Feed-forward: x += attention; norm -> silu(gate) * up -> down; x += that.
-  for_rows(num_rows, [&](std::int64_t r) {
+  for_rows(b.x, [&](std::int64_t r) {
     b.x.row(r) += b.delta.row(r);
     rmsnorm(b.x.row(r).data(), w.ffn_norm.data(), c.d_model, c.norm_eps, b.normed.row(r).data());
   });
-  product({{&w.gate, &b.gate}, {&w.up, &b.up}}, b.normed);
-  for_rows(num_rows, [&](std::int64_t r) {
+  product(math, {{&w.gate, &b.gate}, {&w.up, &b.up}}, b.normed);
+  for_rows(b.x, [&](std::int64_t r) {
     swiglu(b.gate.row(r).data(), b.up.row(r).data(), c.ffn_dim, b.gate.row(r).data());
   });
-  product({{&w.down, &b.delta}}, b.gate);
-  for_rows(num_rows, [&](std::int64_t r) { b.x.row(r) += b.delta.row(r); });
+  product(math, {{&w.down, &b.delta}}, b.gate);
+  for_rows(b.x, [&](std::int64_t r) { b.x.row(r) += b.delta.row(r); });
 }
 //! [layer]
 
 // Runs every layer; returns the residual stream of all rows.
 RowMajor run_layers(const Model& model, std::span<const BatchItem> batch,
-                    std::vector<Segment>& segments, Work* work, const Attention& attention) {
+                    std::vector<Segment>& segments, Work* work, const Math& math) {
   const ModelConfig& c = model.config;
   const std::int64_t num_rows = check_batch(model, batch, segments);
   Buffers b(c, num_rows);
@@ -163,7 +151,7 @@ RowMajor run_layers(const Model& model, std::span<const BatchItem> batch,
 
   Work pass;
   pass.rows = num_rows;
-  for (int l = 0; l < c.num_layers; ++l) run_layer(model, l, segments, rope, attention, b, pass);
+  for (int l = 0; l < c.num_layers; ++l) run_layer(model, l, segments, rope, math, b, pass);
   for (const Segment& s : segments) {
     const std::int64_t before = s.state->bytes_in_use();
     s.state->commit(s.num_rows);
@@ -174,12 +162,12 @@ RowMajor run_layers(const Model& model, std::span<const BatchItem> batch,
 }
 
 // Final norm and output matrix; x [num_rows, d_model] is overwritten by its norm.
-RowMajor logits_of(const Model& model, RowMajor& x) {
+RowMajor logits_of(const Model& model, RowMajor& x, const Math& math) {
   const ModelConfig& c = model.config;
   for (std::int64_t r = 0; r < x.rows(); ++r)
     rmsnorm(x.row(r).data(), model.output_norm.data(), c.d_model, c.norm_eps, x.row(r).data());
   RowMajor logits(x.rows(), c.vocab_size);
-  product({{&model.output, &logits}}, x);
+  product(math, {{&model.output, &logits}}, x);
   return logits;
 }
 
@@ -194,29 +182,29 @@ Work& operator+=(Work& total, const Work& part) {
 }
 
 RowMajor forward(const Model& model, std::span<const BatchItem> batch, Work* work,
-                 const Attention& attention) {
+                 const Math& math) {
   std::vector<Segment> segments;
-  const RowMajor x = run_layers(model, batch, segments, work, attention);
+  const RowMajor x = run_layers(model, batch, segments, work, math);
   RowMajor last(batch.size(), model.config.d_model);
   for (std::size_t i = 0; i < segments.size(); ++i)
     last.row(i) = x.row(segments[i].first_row + segments[i].num_rows - 1);
-  return logits_of(model, last);
+  return logits_of(model, last, math);
 }
 
 std::vector<float> forward(const Model& model, SequenceState& state,
                            std::span<const TokenId> tokens, Work* work,
-                           const Attention& attention) {
+                           const Math& math) {
   const BatchItem item{&state, tokens};
-  const RowMajor logits = forward(model, {&item, 1}, work, attention);
+  const RowMajor logits = forward(model, {&item, 1}, work, math);
   return {logits.data(), logits.data() + logits.size()};
 }
 
 RowMajor forward_all(const Model& model, SequenceState& state, std::span<const TokenId> tokens,
-                     Work* work, const Attention& attention) {
+                     Work* work, const Math& math) {
   const BatchItem item{&state, tokens};
   std::vector<Segment> segments;
-  RowMajor x = run_layers(model, {&item, 1}, segments, work, attention);
-  return logits_of(model, x);
+  RowMajor x = run_layers(model, {&item, 1}, segments, work, math);
+  return logits_of(model, x, math);
 }
 
 }  // namespace kv

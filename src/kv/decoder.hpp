@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "kv/attention/over_spans.hpp"
 #include "kv/cache/sequence_state.hpp"
+#include "kv/math.hpp"
 #include "kv/model/weights.hpp"
 #include "kv/tensor.hpp"
 
@@ -37,21 +37,21 @@ struct BatchItem {
 /// \param model weights
 /// \param batch at least one item; no state twice
 /// \param work  if not null, what the pass cost is added
-/// \param attention runs once a layer, for all items; the default reads states of the CPU
+/// \param math  what computes the linear layers and attention
 /// \return logits [batch.size(), vocab_size]: those after the last new token of each sequence
 /// \throws std::invalid_argument on an empty item, a token outside the vocabulary, or too many rows
 RowMajor forward(const Model& model, std::span<const BatchItem> batch, Work* work = nullptr,
-                 const Attention& attention = attend);
+                 const Math& math = fast_math());
 
 /// The same for one sequence.
 /// \return logits [vocab_size]
 std::vector<float> forward(const Model& model, SequenceState& state,
                            std::span<const TokenId> tokens, Work* work = nullptr,
-                           const Attention& attention = attend);
+                           const Math& math = fast_math());
 
 /// The same for one sequence, with the logits of every new token (for tests and comparisons).
 /// \return logits [tokens.size(), vocab_size]
 RowMajor forward_all(const Model& model, SequenceState& state, std::span<const TokenId> tokens,
-                     Work* work = nullptr, const Attention& attention = attend);
+                     Work* work = nullptr, const Math& math = fast_math());
 
 }  // namespace kv

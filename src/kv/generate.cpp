@@ -113,13 +113,13 @@ Generation GenerationRun::finish() {
 //! [prefill]
 KV_EXERCISE std::vector<float> prefill(const Model& model, SequenceState& state,
                                        std::span<const TokenId> tokens, std::int64_t chunk,
-                                       Work* work, const Attention& attention) {
+                                       Work* work, const Math& math) {
   require(!tokens.empty() && chunk >= 1, "prefill needs tokens and a chunk of at least one row");
   const auto chunk_len = static_cast<std::size_t>(chunk);
   std::vector<float> logits;
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min(tokens.size(), chunk_len));
-    logits = forward(model, state, part, work, attention);
+    logits = forward(model, state, part, work, math);
     tokens = tokens.subspan(part.size());
   }
   return logits;
@@ -129,18 +129,18 @@ KV_EXERCISE std::vector<float> prefill(const Model& model, SequenceState& state,
 //! [decode step]
 KV_EXERCISE std::vector<float> decode_step(const Model& model, SequenceState& state,
                                            std::span<const TokenId> tokens, Work* work,
-                                           const Attention& attention) {
+                                           const Math& math) {
   require(state.length() + 1 == static_cast<std::int64_t>(tokens.size()),
           "the state must hold all tokens but the last");
-  return forward(model, state, tokens.last(1), work, attention);
+  return forward(model, state, tokens.last(1), work, math);
 }
 //! [decode step]
 
 //! [recompute]
 KV_EXERCISE std::vector<float> recompute(const Model& model, std::span<const TokenId> tokens,
-                                         KvDType kv_dtype, Work* work) {
+                                         KvDType kv_dtype, Work* work, const Math& math) {
   ContiguousCache fresh(model.config, static_cast<std::int64_t>(tokens.size()), kv_dtype);
-  return forward(model, fresh, tokens, work);
+  return forward(model, fresh, tokens, work, math);
 }
 //! [recompute]
 

@@ -110,11 +110,11 @@ class GenerationRun {
 /// \param tokens    at least one
 /// \param chunk     rows per pass, at least 1
 /// \param work      if not null, what the passes cost is added
-/// \param attention as in forward()
+/// \param math      as in forward()
 /// \return logits [vocab_size] after the last token
 std::vector<float> prefill(const Model& model, SequenceState& state,
                            std::span<const TokenId> tokens, std::int64_t chunk,
-                           Work* work = nullptr, const Attention& attention = attend);
+                           Work* work = nullptr, const Math& math = fast_math());
 
 /// The method of chapter 2: only the newest token goes through the model; the state holds the keys
 /// and values of all tokens before it, and then its own.
@@ -123,16 +123,22 @@ std::vector<float> prefill(const Model& model, SequenceState& state,
 /// \param state     holds all tokens but the last; appended to
 /// \param tokens    the sequence: those that the state holds, then one more
 /// \param work      if not null, what the pass costs is added
-/// \param attention as in forward()
+/// \param math      as in forward()
 /// \return logits [vocab_size] after the last token
 /// \throws std::invalid_argument when the state does not hold all tokens but the last
 std::vector<float> decode_step(const Model& model, SequenceState& state,
                                std::span<const TokenId> tokens, Work* work = nullptr,
-                               const Attention& attention = attend);
+                               const Math& math = fast_math());
 
 /// The method of chapter 1: the whole prefix through the model, from nothing.
+///
+/// \param model    weights
+/// \param tokens   the sequence so far, at least one token
+/// \param kv_dtype format in which K and V of the pass are kept
+/// \param work     if not null, what the pass costs is added
+/// \param math     as in forward()
 /// \return logits [vocab_size] after the last token
 std::vector<float> recompute(const Model& model, std::span<const TokenId> tokens, KvDType kv_dtype,
-                             Work* work = nullptr);
+                             Work* work = nullptr, const Math& math = fast_math());
 
 }  // namespace kv

@@ -20,6 +20,12 @@ LoadedModel load(const std::string& path, std::ostream& warnings) {
   return loaded;
 }
 
+LoadedModel load(const ChapterOptions& options, std::ostream& warnings) {
+  LoadedModel loaded = load(options.model, warnings);
+  if (options.math == &plain_math()) widen_weights(loaded.model);
+  return loaded;
+}
+
 GenerationRun start_run(const LoadedModel& loaded, const ChapterOptions& options,
                         std::ostream& out) {
   const std::int64_t trained = loaded.model.config.context_length;

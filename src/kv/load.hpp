@@ -24,6 +24,10 @@ struct LoadedModel {
 /// \throws InputError naming the file and what is wrong with it
 LoadedModel load(const std::string& path, std::ostream& warnings);
 
+/// The model of --model, its weights widened when --math is plain.
+/// \throws as above
+LoadedModel load(const ChapterOptions& options, std::ostream& warnings);
+
 /// Encodes the prompt and prepares the run that the options ask for. The text goes to `out` as it
 /// is produced.
 ///

@@ -22,12 +22,12 @@
 #include <string>
 #include <vector>
 
-#include "kv/attention/over_spans.hpp"
+#include "kv/attention/attention.hpp"
 #include "kv/cache/contiguous.hpp"
-#include "kv/model/matmul.hpp"
+#include "kv/fast/linear.hpp"
 #include "kv/report/options.hpp"
-#include "kv/simd/vec.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/vec.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kv/agreement.hpp"
-#include "kv/attention/over_spans.hpp"
+#include "kv/attention/attention.hpp"
 #include "kv/attention/reference.hpp"
 #include "kv/cache/contiguous.hpp"
 #include "support/random_model.hpp"

@@ -37,10 +37,10 @@ inline double max_abs(std::span<const float> values) {
   return largest;
 }
 
-/// One way: a sequence, and the attention that reads it.
+/// One way: a sequence, and the math that reads it.
 struct Side {
   std::unique_ptr<kv::SequenceState> state;
-  kv::Attention attention;
+  kv::Math math;
 };
 
 /// Both ways.
@@ -58,7 +58,7 @@ class Pair {
   Pair(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype, std::int64_t capacity,
        kv::Backend backend = kv::Backend::emulated)
       : Pair(model, dtype, steps.prefill == kv::AttentionStep::tensor_core ? dtype : kv::DType::f32,
-             {std::make_unique<kv::ContiguousCache>(model.config, capacity, dtype), kv::attend},
+             {std::make_unique<kv::ContiguousCache>(model.config, capacity, dtype), kv::fast_math()},
              on_device(model, steps, dtype, capacity, backend)) {}
 
   static Side on_device(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype,
@@ -67,17 +67,18 @@ class Pair {
     const auto attention =
         std::make_shared<kv::DeviceAttention>(device, model.config.heads, dtype, steps);
     return {std::make_unique<kv::DeviceCache>(device, model.config, capacity, dtype),
-            [attention](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads,
-                        int layer, float scale) { (*attention)(items, heads, layer, scale); }};
+            {"device", kv::fast_math().linear,
+             [attention](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads,
+                         int layer, float scale) { (*attention)(items, heads, layer, scale); }}};
   }
 
   /// Runs the tokens through both; every logit within the bound, and where the best is further
   /// ahead than both could err, the same is the best. \return whether all rows were decided so
   bool feed(Tokens tokens) {
     const kv::RowMajor expected =
-        kv::forward_all(model_, *expected_.state, tokens, nullptr, expected_.attention);
+        kv::forward_all(model_, *expected_.state, tokens, nullptr, expected_.math);
     const kv::RowMajor actual =
-        kv::forward_all(model_, *actual_.state, tokens, nullptr, actual_.attention);
+        kv::forward_all(model_, *actual_.state, tokens, nullptr, actual_.math);
     bool decided = true;
     for (std::int64_t r = 0; r < expected.rows(); ++r)
       decided = check_row({expected.row(r).data(), expected.row(r).data() + expected.cols()},

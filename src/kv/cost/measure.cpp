@@ -17,7 +17,7 @@
 
 #include "kv/check.hpp"
 #include "kv/cost/roofline.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace kv {
 namespace {

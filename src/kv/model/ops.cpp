@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kv/check.hpp"
-#include "kv/simd/exp.hpp"
+#include "kv/fast/exp.hpp"
 
 namespace kv {
 

@@ -21,6 +21,7 @@ struct WeightMatrix {
   std::int64_t num_rows = 0;        ///< outputs
   std::int64_t num_cols = 0;        ///< inputs; a multiple of the format's block_elements
   const std::byte* data = nullptr;  ///< first row
+  const float* floats = nullptr;    ///< the same numbers as floats, once widen_weights() has run
 
   /// Bytes from one row to the next; rows are packed.
   std::int64_t row_bytes() const {

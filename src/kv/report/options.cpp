@@ -9,7 +9,7 @@
 #include "kv/check.hpp"
 #include "kv/report/course_table.hpp"
 #include "kv/report/output_file.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 namespace kv {
 
@@ -25,7 +25,7 @@ std::string whole_number(const std::string& text) {
   return digits ? "" : "'" + text + "' is no whole number of 0 or more";
 }
 
-void declare(CLI::App& app, ChapterOptions& o) {
+void declare(CLI::App& app, ChapterOptions& o, bool has_kernels) {
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 31);
   app.add_option("--model", o.model, "GGUF file of a Llama-family model")->capture_default_str();
   app.add_option("--prompt", o.prompt, "text to continue");
@@ -49,6 +49,11 @@ void declare(CLI::App& app, ChapterOptions& o) {
   app.add_option("--device", o.device, "what runs attention: auto, gpu, emulated, checked or cpu")
       ->check(CLI::IsMember({"auto", "gpu", "emulated", "checked", "cpu"}))
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--math", [&o](const std::string& name) { o.math = &math_named(name); },
+         has_kernels ? "code of the linear layers, and of attention on the cpu: plain or fast"
+                     : "code of the linear layers and of attention: plain or fast")
+      ->default_str(std::string(o.math->name));
   app.add_option("--seed", o.sampling.seed, "seed of the sampler")
       ->check(whole_number)
       ->capture_default_str();
@@ -123,7 +128,8 @@ int run_chapter(int argc, char** argv, const std::string& about, const std::stri
   ChapterOptions options;
   options.model = default_model;
   CLI::App app(about, std::filesystem::path(argv[0]).filename().string());
-  declare(app, options);
+  if (extras.has_kernels) options.math = &fast_math();
+  declare(app, options, extras.has_kernels);
   if (extras.declare) extras.declare(app);
   return parse_and_run(app, argc, argv, [&] {
     if (options.prompt.empty())

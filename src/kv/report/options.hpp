@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kv/cache/sequence_state.hpp"
+#include "kv/math.hpp"
 #include "kv/model/sampler.hpp"
 
 namespace CLI {
@@ -24,6 +25,7 @@ struct ChapterOptions {
   std::int64_t num_compared = 64;           ///< steps compared with the previous chapter
   KvDType kv_dtype = DType::f32;            ///< format of cached K and V
   std::string device = "auto";              ///< auto, gpu, emulated, checked or cpu
+  const Math* math = &plain_math();         ///< linear layers, and attention where it is the CPU's
   SamplingOptions sampling;                 ///< how the next token is picked
   bool special = false;     ///< control tokens spelled in the prompt are taken as such
   bool ignore_eos = false;  ///< go on after an end-of-text token
@@ -36,7 +38,9 @@ struct ChapterOptions {
 
 /// What a chapter adds to the command line that all share.
 struct ChapterExtras {
-  bool has_kernels = false;                ///< --device has a choice; else it is the CPU always
+  /// --device has a choice, and --math is fast unless told otherwise; else the CPU runs all, by
+  /// the plain path unless told otherwise.
+  bool has_kernels = false;
   std::function<void(CLI::App&)> declare;  ///< adds options of the chapter's own
 };
 

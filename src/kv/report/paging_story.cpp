@@ -138,11 +138,11 @@ class Stage {
     const std::size_t num_before = actor.tokens.size() - 1 - num_steps;
     const std::span<const TokenId> tokens = actor.tokens;
     const auto alone = with_.make_solo_cache(static_cast<std::int64_t>(tokens.size()));
-    kv::prefill(model, *alone, tokens.first(num_before), 512, nullptr, with_.solo_attention);
+    kv::prefill(model, *alone, tokens.first(num_before), 512, nullptr, with_.solo_math);
     double largest = 0.0;
     for (std::size_t i = 0; i < num_steps; ++i) {
       const std::vector<float> logits =
-          forward(model, *alone, tokens.subspan(num_before + i, 1), nullptr, with_.solo_attention);
+          forward(model, *alone, tokens.subspan(num_before + i, 1), nullptr, with_.solo_math);
       for (std::size_t t = 0; t < logits.size(); ++t) {
         const double difference = std::fabs(double{logits[t]} - actor.logits[i][t]);
         // Written so that a NaN stays.
@@ -174,7 +174,7 @@ class Stage {
 
   RowMajor pass(std::span<const BatchItem> batch) {
     Work work;
-    RowMajor logits = forward(with_.loaded->model, batch, &work, with_.attention);
+    RowMajor logits = forward(with_.loaded->model, batch, &work, with_.math);
     story.rows_computed += work.rows;
     return logits;
   }

@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "kv/attention/over_spans.hpp"
 #include "kv/cache/paged.hpp"
 #include "kv/load.hpp"
+#include "kv/math.hpp"
 #include "kv/report/block_trace.hpp"
 
 namespace kv {
@@ -31,10 +31,10 @@ struct PagedOptions {
 struct PagingStoryTellers {
   const LoadedModel* loaded = nullptr;  ///< the model that writes
   std::shared_ptr<PagedPool> pool;      ///< empty, with num_story_blocks() blocks at least
-  Attention attention;                  ///< for forward() over sequences of the pool
-  /// A contiguous cache for so many tokens, and the attention that reads it: a sequence alone.
+  Math math;                            ///< for forward() over sequences of the pool
+  /// A contiguous cache for so many tokens, and what reads it: a sequence alone.
   std::function<std::unique_ptr<SequenceState>(std::int64_t)> make_solo_cache;
-  Attention solo_attention;          ///< for forward() over that cache
+  Math solo_math;                    ///< for forward() over that cache
   DType product_dtype = DType::f32;  ///< as for logits_atol()
   BlockTrace* trace = nullptr;       ///< if not null, hears every step
 };

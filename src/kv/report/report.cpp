@@ -62,6 +62,7 @@ std::string report_text(const ChapterReport& report) {
   std::string text = fmt::format("--- report of {} ---\n", report.chapter);
   text += line("model", report.model);
   text += line("device", report.device);
+  text += line("math", report.math);
   text += line("tokens", fmt::format("{} prompt + {} output ({})", run.prompt.size(),
                                      run.output.size(), run.finish_detail));
   text += line("rows through the model", with_thousands(run.work().rows));
@@ -79,6 +80,7 @@ std::string report_json(const ChapterReport& report) {
   const Work work = run.work();
   Json json = Json::object();
   json.set("chapter", report.chapter).set("model", report.model).set("device", report.device);
+  json.set("math", report.math);
   json.set("threads", report.threads);
   json.set("text", run.text);
   json.set("prompt_tokens", Json::array_of(run.prompt));
@@ -115,6 +117,7 @@ std::string report_csv(const ChapterReport& report) {
   add("chapter", report.chapter);
   add("model", report.model);
   add("device", report.device);
+  add("math", std::string(report.math));
   add("prompt_tokens", number(run.prompt.size()));
   add("output_tokens", number(run.output.size()));
   add("finish_reason", std::string(finish_reason(run.finish)));

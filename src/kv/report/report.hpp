@@ -17,6 +17,7 @@ struct ChapterReport {
   std::string change;          ///< what it does differently from the one before, in a few words
   std::string model;           ///< the model's name
   std::string device = "cpu";  ///< where attention ran
+  std::string_view math;       ///< plain or fast
   int threads = 1;             ///< of the linear layers
   Generation run;              ///< what was generated, and what it took
   std::int64_t kv_bytes_per_token = 0;  ///< of the state at the format that was used

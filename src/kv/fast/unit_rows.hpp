@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kv/attention/tile_kernels.hpp"
+#include "kv/fast/tile_kernels.hpp"
 #include "kv/dtype.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 /// The query rows of one KV head, and where their results gather.
 struct Rows {
@@ -58,4 +58,4 @@ inline void softmax_rows(const Visibility& visible, const Rows& rows, float scal
   }
 }
 
-}  // namespace kv
+}  // namespace kv::fast

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "kv/attention/tile_kernels.hpp"
+#include "kv/fast/tile_kernels.hpp"
 #include "kv/cache/sequence_state.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 /// A piece of a tile that lies in one span.
 struct Piece {
@@ -78,4 +78,4 @@ class TileReader {
   std::int64_t keys_left_;
 };
 
-}  // namespace kv
+}  // namespace kv::fast

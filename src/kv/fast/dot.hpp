@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kv/model/block_readers.hpp"
+#include "kv/fast/block_readers.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 /// Weight rows that are multiplied at a time.
 inline constexpr int kDotWeightRows = 4;
@@ -116,4 +116,4 @@ void dot_blocks(const DotRows& rows, const DotInput& in, std::int64_t first_x) {
       rows.out[w * rows.out_step + r * rows.out_stride] = simd::sum(sum[w][r]) + offset_sum[w][r];
 }
 
-}  // namespace kv
+}  // namespace kv::fast

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kv/attention/over_spans.hpp"
+#include "kv/attention/attention.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 /// Query rows of one KV head from which on preparing a tile (widen, transpose) is cheaper than
 /// reading K and V where they lie.
@@ -59,4 +59,4 @@ struct AttentionParts {
 void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
               AttentionParts& parts);
 
-}  // namespace kv
+}  // namespace kv::fast

@@ -1,4 +1,4 @@
-#include "kv/thread_team.hpp"
+#include "kv/fast/thread_team.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -152,6 +152,21 @@ void parallel(const std::function<void(int thread, int num_threads)>& task) {
     task(thread, num_threads);
   };
   o.team->run(marked);
+}
+
+void parallel_ranges(std::int64_t count, std::int64_t cost,
+                     const std::function<void(std::int64_t begin, std::int64_t end)>& body) {
+  constexpr std::int64_t kMinShared = 100'000;  // some microseconds, as long as a wake-up takes
+  const auto share = [&](int thread, int num_threads) {
+    const std::int64_t begin = count * thread / num_threads;
+    const std::int64_t end = count * (thread + 1) / num_threads;
+    if (begin < end) body(begin, end);
+  };
+  if (cost < kMinShared) {
+    share(0, 1);
+  } else {
+    parallel(share);
+  }
 }
 
 int num_threads() { return owner().count; }

@@ -1,7 +1,7 @@
 // exp() for whole vectors, without branches or tables.
 #pragma once
 
-#include "kv/simd/vec.hpp"
+#include "kv/fast/vec.hpp"
 
 namespace kv::simd {
 

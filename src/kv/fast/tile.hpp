@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kv/simd/vec.hpp"
+#include "kv/fast/vec.hpp"
 
 namespace kv::simd {
 

@@ -1,4 +1,4 @@
-#include "kv/attention/over_spans.hpp"
+#include "kv/fast/attend.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "kv/attention/causal.hpp"
-#include "kv/attention/unit.hpp"
-#include "kv/thread_team.hpp"
+#include "kv/fast/unit.hpp"
+#include "kv/fast/thread_team.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 namespace {
 
@@ -162,11 +162,7 @@ void merge_row(const Merge& merge, std::int64_t row, const HeadConfig& heads,
 }  // namespace
 
 void attend(std::span<const AttentionItem> items, const HeadConfig& heads, int layer, float scale) {
-  heads.validate();
-  for (const AttentionItem& item : items) {
-    require(item.q_len >= 0, "attend: q_len must not be negative");
-    require(item.state != nullptr, "attend: every item needs a state");
-  }
+  check_items(items, heads);
   thread_local Plan own_plan;
   Plan& plan = own_plan;  // the workers must see the caller's, not their own
   make_plan(items, heads, layer, plan);
@@ -187,4 +183,4 @@ void attend(std::span<const AttentionItem> items, const HeadConfig& heads, int l
   }
 }
 
-}  // namespace kv
+}  // namespace kv::fast

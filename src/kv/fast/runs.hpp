@@ -11,10 +11,10 @@
 #include <cstddef>
 #include <span>
 
-#include "kv/attention/tile_reader.hpp"
-#include "kv/attention/unit_rows.hpp"
+#include "kv/fast/tile_reader.hpp"
+#include "kv/fast/unit_rows.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 /// Places that are read at once.
 inline constexpr std::size_t kRuns = 4;
@@ -65,4 +65,4 @@ inline void take_in_runs(std::span<const Tile> tiles, std::span<const Rows> rows
                                kRunStep, head_dim, rows[g].out);
 }
 
-}  // namespace kv
+}  // namespace kv::fast

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kv/simd/vec.hpp"
+#include "kv/fast/vec.hpp"
 
 /// How each storage format is read kWidth elements at a time.
 namespace kv::readers {

@@ -1,4 +1,4 @@
-#include "kv/attention/unit.hpp"
+#include "kv/fast/unit.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,13 +7,13 @@
 #include <span>
 #include <vector>
 
-#include "kv/attention/runs.hpp"
-#include "kv/attention/tile_kernels.hpp"
-#include "kv/attention/tile_reader.hpp"
-#include "kv/attention/unit_rows.hpp"
-#include "kv/model/block_readers.hpp"
+#include "kv/fast/runs.hpp"
+#include "kv/fast/tile_kernels.hpp"
+#include "kv/fast/tile_reader.hpp"
+#include "kv/fast/unit_rows.hpp"
+#include "kv/fast/block_readers.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 namespace {
 
@@ -277,4 +277,4 @@ void run_unit(const AttentionUnit& unit, const HeadConfig& heads, float scale,
   finish(unit, heads, parts, s);
 }
 
-}  // namespace kv
+}  // namespace kv::fast

@@ -10,10 +10,10 @@
 #include <limits>
 
 #include "kv/dtype.hpp"
-#include "kv/simd/exp.hpp"
-#include "kv/simd/tile.hpp"
+#include "kv/fast/exp.hpp"
+#include "kv/fast/tile.hpp"
 
-namespace kv {
+namespace kv::fast {
 
 /// Keys of one tile: the scores of a tile fit the first-level cache, and softmax has a whole tile
 /// to vectorise over. Source: measured (64 in most published kernels as well).
@@ -254,4 +254,4 @@ inline float softmax_tile(float* scores, int num_visible, float scale, float& m,
   return rescale;
 }
 
-}  // namespace kv
+}  // namespace kv::fast

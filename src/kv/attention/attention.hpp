@@ -1,4 +1,4 @@
-// Causal attention of new query rows over the cached rows of their sequence, on the CPU.
+// What attention is asked: new query rows over the cached rows of their sequences.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,26 @@ struct AttentionItem {
 
 /// out = softmax(scale * q K^T) V per query head, causal, bottom-right aligned: query row t of
 /// q_len over kv_len keys sees keys j <= t + kv_len - q_len. Query head h reads KV head h /
-/// group_size. Each K/V row is read once for all query heads of its group. A row that sees no key
-/// gives out = 0 and lse = -inf.
+/// group_size. A row that sees no key gives out = 0 and lse = -inf.
 ///
-/// \param items  sequences of any lengths; work is shared over the thread team
-/// \param heads  head geometry
-/// \param layer  the layer whose spans are read
-/// \param scale  factor on q.k, normally 1 / sqrt(head_dim)
-/// Source: Milakov & Gimelshein 2018; Dao et al. 2022 (tiles); the split over keys is
-/// Flash-Decoding.
-void attend(std::span<const AttentionItem> items, const HeadConfig& heads, int layer, float scale);
-
-/// Any way to compute what attend() does: another device, or a state with attention of its own. It
-/// gets all sequences of a pass at once, so that a batch can be one launch; the items' states must
-/// be of the kind that it reads.
+/// It runs once per layer, for all sequences of a pass at once, so that a batch can be one launch.
+/// plain::attend and fast::attend read the states of the CPU; a device, or a state with attention
+/// of its own, brings another.
+///
+/// `items` are sequences of any lengths, `heads` the head geometry, `layer` is the one whose spans
+/// are read, and `scale` the factor on q.k, normally 1 / sqrt(head_dim).
+/// \throws std::invalid_argument when a state is not of the kind that it reads
 using Attention = std::function<void(std::span<const AttentionItem> items, const HeadConfig& heads,
                                      int layer, float scale)>;
+
+/// \throws std::invalid_argument on an item without a state or with a negative q_len; InputError
+///         on heads that cannot be shared out
+inline void check_items(std::span<const AttentionItem> items, const HeadConfig& heads) {
+  heads.validate();
+  for (const AttentionItem& item : items) {
+    require(item.q_len >= 0, "attend: q_len must not be negative");
+    require(item.state != nullptr, "attend: every item needs a state");
+  }
+}
 
 }  // namespace kv

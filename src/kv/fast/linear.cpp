@@ -1,0 +1,206 @@
+#include "kv/fast/linear.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "kv/fast/dot.hpp"
+#include "kv/fast/thread_team.hpp"
+
+namespace kv::fast {
+
+namespace {
+
+// Up to here each weight row is read once and multiplied with the rows of x in registers; beyond,
+// widening panels of weights for Eigen's product pays.
+constexpr std::int64_t kMaxDotRows = 16;
+// Weight rows of one panel. Eigen arranges x anew for every panel, so more are better, as long as
+// the widened rows stay in the second-level cache.
+constexpr std::int64_t kMinPanelRows = 64, kMaxPanelRows = 192;
+// Multiplications below which the team is not worth waking: a thread that the system holds up for
+// longer than the whole product takes would hold up the product.
+constexpr std::int64_t kMinShared = 150000;
+constexpr int kDotRows = 3;  // rows of x one pass over a group of weight rows takes
+
+// What a storage format brings: dot products of kDotWeightRows rows of weights, or of one, with
+// 1..kDotRows rows of x, and plain widening.
+struct Format {
+  using Dot = void (*)(const DotRows& rows, const DotInput& in, std::int64_t first_x);
+  using Widen = void (*)(const std::byte* row, std::int64_t first, std::int64_t count, float* out);
+  Dot dot_group[kDotRows];
+  Dot dot_one[kDotRows];
+  Widen widen;
+  bool has_offset = false;
+};
+
+template <class T>
+constexpr Format floats_format() {
+  constexpr int kW = kDotWeightRows;
+  return {{dot_floats<T, kW, 1>, dot_floats<T, kW, 2>, dot_floats<T, kW, 3>},
+          {dot_floats<T, 1, 1>, dot_floats<T, 1, 2>, dot_floats<T, 1, 3>},
+          readers::widen_floats<T>,
+          false};
+}
+
+template <class Reader>
+constexpr Format blocks_format() {
+  constexpr int kW = kDotWeightRows;
+  return {{dot_blocks<Reader, kW, 1>, dot_blocks<Reader, kW, 2>, dot_blocks<Reader, kW, 3>},
+          {dot_blocks<Reader, 1, 1>, dot_blocks<Reader, 1, 2>, dot_blocks<Reader, 1, 3>},
+          readers::widen_blocks<Reader>,
+          Reader::kHasOffset};
+}
+
+Format format_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return floats_format<float>();
+    case DType::f16:
+      return floats_format<f16>();
+    case DType::bf16:
+      return floats_format<bf16>();
+    case DType::q4_0:
+      return blocks_format<readers::Q4_0>();
+    case DType::q4_1:
+      return blocks_format<readers::Q4_1>();
+    case DType::q5_0:
+      return blocks_format<readers::Q5_0>();
+    case DType::q5_1:
+      return blocks_format<readers::Q5_1>();
+    case DType::q8_0:
+      return blocks_format<readers::Q8_0>();
+    case DType::q4_k:
+      return blocks_format<readers::Q4_K>();
+    case DType::q6_k:
+      return blocks_format<readers::Q6_K>();
+  }
+  require(false, "multiply: unknown weight format");
+  return {};
+}
+
+// Rows [begin, end) of one weight matrix.
+struct RowRange {
+  const Product* product;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// The sums of 32 neighbours of every row of x, for formats with an offset.
+void sum_blocks(DotInput& in, std::int64_t num_x, std::vector<float>& sums) {
+  const std::int64_t num_blocks = in.num_cols / readers::kBlock;
+  sums.resize(num_x * num_blocks);
+  for (std::int64_t r = 0; r < num_x; ++r) {
+    for (std::int64_t b = 0; b < num_blocks; ++b) {
+      const float* x = in.x + r * in.x_stride + b * readers::kBlock;
+      simd::Vec sum = {};
+      for (int i = 0; i < readers::kBlock; i += simd::kWidth) sum += simd::load(x + i);
+      sums[r * num_blocks + b] = simd::sum(sum);
+    }
+  }
+  in.block_sums = sums.data();
+}
+
+void dot_range(const RowRange& range, const DotInput& in, std::int64_t num_x) {
+  const WeightMatrix& w = *range.product->weight;
+  const Format format = format_of(w.dtype);
+  RowMajor& y = *range.product->y;
+  const auto dot = [&](const Format::Dot* table, std::int64_t o, std::int64_t step) {
+    for (std::int64_t r = 0; r < num_x; r += kDotRows) {
+      const std::int64_t count = std::min<std::int64_t>(kDotRows, num_x - r);
+      table[count - 1]({w.row(o), step * w.row_bytes(), &y(r, o), step, y.outerStride()}, in, r);
+    }
+  };
+  // A quarter of the range lies between the rows of a group: far apart, as memory likes it.
+  const std::int64_t quarter = (range.end - range.begin) / kDotWeightRows;
+  for (std::int64_t o = range.begin; o < range.begin + quarter; ++o)
+    dot(format.dot_group, o, quarter);
+  for (std::int64_t o = range.begin + quarter * kDotWeightRows; o < range.end; ++o)
+    dot(format.dot_one, o, 0);
+}
+
+// Rows of weights widened to fp32, then Eigen's product.
+void panel_range(const RowRange& range, const RowMajor& x) {
+  thread_local RowMajor panel;
+  const WeightMatrix& w = *range.product->weight;
+  const Format format = format_of(w.dtype);
+  const std::int64_t num_rows = range.end - range.begin;
+  if (panel.rows() < num_rows || panel.cols() != w.num_cols) panel.resize(num_rows, w.num_cols);
+  for (std::int64_t i = 0; i < num_rows; ++i)
+    format.widen(w.row(range.begin + i), 0, w.num_cols, panel.row(i).data());
+  range.product->y->middleCols(range.begin, num_rows).noalias() =
+      x * panel.topRows(num_rows).transpose();
+}
+
+// Cuts the output rows of all products into ranges of at most `step` rows.
+void cut_ranges(std::span<const Product> products, std::int64_t step,
+                std::vector<RowRange>& ranges) {
+  ranges.clear();
+  for (const Product& p : products)
+    for (std::int64_t begin = 0; begin < p.weight->num_rows; begin += step)
+      ranges.push_back({&p, begin, std::min(begin + step, p.weight->num_rows)});
+}
+
+// Decode: several ranges per thread, so that a thread that the system holds up does not hold up the
+// others.
+std::int64_t dot_step(std::span<const Product> products) {
+  constexpr std::int64_t kRangesPerThread = 6;
+  std::int64_t total = 0;
+  for (const Product& p : products) total += p.weight->num_rows;
+  const std::int64_t wanted = total / (num_threads() * kRangesPerThread) + 1;
+  return (wanted + 31) / 32 * 32;
+}
+
+// Prefill: one panel per range, as large as leaves no thread without work for long.
+std::int64_t panel_step(std::span<const Product> products) {
+  // Eigen arranges x anew for every panel, which takes about as long as so many rows.
+  constexpr std::int64_t kPerPanel = 8;
+  std::int64_t best_step = kMaxPanelRows, best_cost = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t step = kMaxPanelRows; step >= kMinPanelRows; step -= 16) {
+    std::int64_t num_panels = 0;
+    for (const Product& p : products) num_panels += (p.weight->num_rows + step - 1) / step;
+    const std::int64_t rounds = (num_panels + num_threads() - 1) / num_threads();
+    const std::int64_t cost = rounds * (step + kPerPanel);
+    if (cost < best_cost) best_step = step, best_cost = cost;
+  }
+  return best_step;
+}
+
+}  // namespace
+
+void linear(std::span<const Product> group, const RowMajor& x) {
+  check_shapes(group, x);
+  if (group.empty() || x.rows() == 0) return;
+  DotInput in{x.data(), x.outerStride(), x.cols(), nullptr};
+  bool has_offset = false;
+  std::int64_t multiplications = 0;
+  for (const Product& p : group) {
+    has_offset = has_offset || format_of(p.weight->dtype).has_offset;
+    multiplications += x.rows() * p.weight->num_rows * x.cols();
+  }
+  thread_local std::vector<RowRange> ranges;
+  thread_local std::vector<float> sums;
+  const bool few_rows = x.rows() <= kMaxDotRows;
+  cut_ranges(group, few_rows ? dot_step(group) : panel_step(group), ranges);
+  if (few_rows && has_offset) sum_blocks(in, x.rows(), sums);
+
+  // Every output element is computed the same way whichever thread takes it.
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&, &shared = ranges](int, int) {
+    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < shared.size();) {
+      if (few_rows) {
+        dot_range(shared[i], in, x.rows());
+      } else {
+        panel_range(shared[i], x);
+      }
+    }
+  };
+  if (multiplications < kMinShared) {
+    work(0, 1);
+  } else {
+    parallel(std::cref(work));
+  }
+}
+
+}  // namespace kv::fast
