@@ -42,7 +42,9 @@ ChapterDevice::ChapterDevice(const ChapterOptions& options, const KernelOptions&
   Device& device = kv::device(backend_);
   on_device_ = std::make_shared<DeviceAttention>(device, config.heads, kv_dtype_, steps);
   math_.attention = [on_device = on_device_](std::span<const AttentionItem> items,
-                                             const HeadConfig& heads, int layer, float scale) { (*on_device)(items, heads, layer, scale); };
+                                             const HeadConfig& heads, int layer, float scale) {
+    (*on_device)(items, heads, layer, scale);
+  };
   description_ = device.description() + ": " + std::string(name(steps.prefill));
   if (steps.decode != steps.prefill)
     description_ += ", " + std::string(name(steps.decode)) + " for one new token";

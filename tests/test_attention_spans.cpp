@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
 
-#include "kv/attention/attention.hpp"
+#include "kv/attention/plain.hpp"
+#include "kv/fast/attend.hpp"
 #include "kv/fast/thread_team.hpp"
 #include "support/attention_check.hpp"
 #include "support/span_state.hpp"
@@ -25,9 +27,11 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
+using Attend = void (*)(std::span<const kv::AttentionItem>, const kv::HeadConfig&, int, float);
+
 // Attention of one sequence; q rows lie `gap` NaN floats apart.
-Result attend(const kv::HeadConfig& heads, const SpanState& state, const std::vector<float>& q,
-              float scale, std::int64_t gap = 0) {
+Result attend(Attend path, const kv::HeadConfig& heads, const SpanState& state,
+              const std::vector<float>& q, float scale, std::int64_t gap = 0) {
   const std::int64_t q_len = static_cast<std::int64_t>(q.size()) / heads.q_dim();
   const std::int64_t stride = heads.q_dim() + gap;
   std::vector<float> spread(q_len * stride, kNan);
@@ -35,7 +39,7 @@ Result attend(const kv::HeadConfig& heads, const SpanState& state, const std::ve
     std::copy_n(q.data() + t * heads.q_dim(), heads.q_dim(), spread.data() + t * stride);
   Result r{std::vector<float>(q.size(), kNan), std::vector<float>(q_len * heads.num_q_heads, kNan)};
   const kv::AttentionItem item{spread.data(), stride, q_len, &state, r.out.data(), r.lse.data()};
-  kv::attend({&item, 1}, heads, 0, scale);
+  path({&item, 1}, heads, 0, scale);
   return r;
 }
 
@@ -88,6 +92,7 @@ struct Threads {
 }  // namespace
 
 TEST_CASE("attention over spans: any shape, cut and format agrees with the oracle", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   constexpr kv::HeadConfig kHeads[] = {{9, 3, 64},  {4, 4, 32},  {8, 1, 16},   {1, 1, 1},
                                        {6, 2, 80},  {5, 5, 7},   {16, 2, 128}, {3, 1, 256},
                                        {2, 1, 96},  {14, 2, 20}, {33, 1, 40},  {2, 2, 300},
@@ -107,12 +112,13 @@ TEST_CASE("attention over spans: any shape, cut and format agrees with the oracl
     const Threads threads(1 + static_cast<int>(random() % 3));
     INFO("round " << round << ": heads " << heads.num_q_heads << "/" << heads.num_kv_heads << " of "
                   << heads.head_dim << ", q_len " << q_len << ", kv_len " << kv_len);
-    const Result actual = attend(heads, state, q, scale, random() % 2 * 3);
+    const Result actual = attend(path, heads, state, q, scale, random() % 2 * 3);
     check_against_reference(heads, state, q, scale, actual);
   }
 }
 
 TEST_CASE("attention over spans: long sequences are cut over threads and merged", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   std::mt19937 random(5);
   const kv::HeadConfig heads{9, 3, 64};
   for (const std::int64_t q_len : {1, 4, 40}) {
@@ -122,20 +128,21 @@ TEST_CASE("attention over spans: long sequences are cut over threads and merged"
     const std::vector<float> q = normals(q_len * heads.q_dim(), random);
     for (const int count : {1, 2, 3, 8}) {
       const Threads threads(count);
-      const Result actual = attend(heads, state, q, 0.125f);
+      const Result actual = attend(path, heads, state, q, 0.125f);
       check_against_reference(heads, state, q, 0.125f, actual);
       // Which thread takes a part does not matter: the same call gives the same bits.
-      for (int i = 0; i < 3; ++i) REQUIRE(attend(heads, state, q, 0.125f) == actual);
+      for (int i = 0; i < 3; ++i) REQUIRE(attend(path, heads, state, q, 0.125f) == actual);
     }
   }
 }
 
 TEST_CASE("attention over spans: a single key returns its value exactly", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   std::mt19937 random(1);
   for (const kv::HeadConfig heads : {kv::HeadConfig{4, 2, 64}, {3, 1, 5}, {64, 2, 16}}) {
     const SpanState state =
         simple_state(heads, normals(heads.kv_dim(), random), normals(heads.kv_dim(), random));
-    const Result r = attend(heads, state, normals(heads.q_dim(), random), 0.3f);
+    const Result r = attend(path, heads, state, normals(heads.q_dim(), random), 0.3f);
     for (int h = 0; h < heads.num_q_heads; ++h)
       for (int d = 0; d < heads.head_dim; ++d)
         REQUIRE(r.out[h * heads.head_dim + d] ==
@@ -145,23 +152,27 @@ TEST_CASE("attention over spans: a single key returns its value exactly", "[atte
 
 TEST_CASE("attention over spans: equal keys average the values, a strong key picks its own",
           "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   const kv::HeadConfig heads{2, 1, 8};
   for (const std::int64_t kv_len : {2, 63, 64, 65, 400}) {
     std::vector<float> k(kv_len * 8, 1.0f), v(kv_len * 8);
     for (std::int64_t j = 0; j < kv_len; ++j)
       for (int d = 0; d < 8; ++d) v[j * 8 + d] = static_cast<float>(j + d);
     const std::vector<float> q(16, 1.0f);
-    const Result mean = attend(heads, simple_state(heads, k, v), q, 1.0f);
+    const Result mean = attend(path, heads, simple_state(heads, k, v), q, 1.0f);
     for (int d = 0; d < 8; ++d) {
       const float expected = static_cast<float>(kv_len - 1) / 2.0f + static_cast<float>(d);
       REQUIRE(std::fabs(mean.out[d] - expected) <= 4e-6f * static_cast<float>(kv_len + 8));
     }
-    // Key `picked` scores 200 more than all others: their weights are exactly 0 in floats.
+    // Key `picked` scores 200 more than all others: their weights, e^-200, are 0 in floats. Eigen's
+    // exp() gives at least 4e-39; with values up to kv_len + 7 that shows only beside a value of 0.
+    const float most =
+        path == &kv::plain::attend ? 4e-39f * static_cast<float>(kv_len * (kv_len + 7)) : 0.0f;
     for (const std::int64_t picked : {std::int64_t{0}, kv_len / 2, kv_len - 1}) {
       std::vector<float> strong = k;
       for (int d = 0; d < 8; ++d) strong[picked * 8 + d] = 26.0f;
-      const Result one = attend(heads, simple_state(heads, strong, v), q, 1.0f);
-      for (int d = 0; d < 8; ++d) REQUIRE(one.out[d] == v[picked * 8 + d]);
+      const Result one = attend(path, heads, simple_state(heads, strong, v), q, 1.0f);
+      for (int d = 0; d < 8; ++d) REQUIRE(std::fabs(one.out[d] - v[picked * 8 + d]) <= most);
     }
   }
 }
@@ -169,12 +180,14 @@ TEST_CASE("attention over spans: equal keys average the values, a strong key pic
 // Case A4: the mask is aligned at the bottom right.
 TEST_CASE("attention over spans: fewer and more queries than keys see the right keys",
           "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   // V is one-hot in its position and all keys are equal: out shows which keys were seen.
   const kv::HeadConfig heads{1, 1, 5};
   for (const auto& [q_len, kv_len] : std::vector<std::pair<int, int>>{{2, 5}, {5, 2}, {3, 3}}) {
     std::vector<float> k(kv_len * 5, 0.5f), v(kv_len * 5, 0.0f);
     for (int j = 0; j < kv_len; ++j) v[j * 5 + j] = 1.0f;
-    const Result r = attend(heads, simple_state(heads, k, v), std::vector<float>(q_len * 5), 1.0f);
+    const Result r =
+        attend(path, heads, simple_state(heads, k, v), std::vector<float>(q_len * 5), 1.0f);
     for (int t = 0; t < q_len; ++t) {
       const int seen = std::clamp(t + kv_len - q_len + 1, 0, kv_len);
       for (int j = 0; j < 5; ++j) {
@@ -194,21 +207,23 @@ TEST_CASE("attention over spans: fewer and more queries than keys see the right 
 // Case B5.
 TEST_CASE("attention over spans: without keys the output is 0 and the log-sum-exp -inf",
           "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   const kv::HeadConfig heads{4, 2, 64};
   const SpanState state(heads, {}, {}, {{0, DType::bf16, 0}, {0, DType::f32, 0}});
   const SpanState no_spans(heads, {}, {}, {});
   for (const SpanState* s : {&state, &no_spans}) {
-    const Result r = attend(heads, *s, std::vector<float>(2 * heads.q_dim(), 1.0f), 1.0f);
+    const Result r = attend(path, heads, *s, std::vector<float>(2 * heads.q_dim(), 1.0f), 1.0f);
     for (const float x : r.out) REQUIRE(x == 0.0f);
     for (const float x : r.lse) REQUIRE(x == -kInfinity);
   }
-  kv::attend({}, heads, 0, 1.0f);  // an empty batch
-  REQUIRE(attend(heads, state, {}, 1.0f).out.empty());
+  path({}, heads, 0, 1.0f);  // an empty batch
+  REQUIRE(attend(path, heads, state, {}, 1.0f).out.empty());
 }
 
 // Case A5, as bits: also 0 * NaN would show.
 TEST_CASE("attention over spans: what later tokens hold never reaches earlier ones",
           "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   std::mt19937 random(9);
   for (const kv::HeadConfig heads :
        {kv::HeadConfig{4, 2, 16}, {9, 3, 64}, {1, 1, 5}, {12, 1, 40}}) {
@@ -218,12 +233,12 @@ TEST_CASE("attention over spans: what later tokens hold never reaches earlier on
         std::vector<float> k = normals(kv_len * heads.kv_dim(), random);
         std::vector<float> v = normals(kv_len * heads.kv_dim(), random);
         std::vector<float> q = normals(q_len * heads.q_dim(), random);
-        const Result good = attend(heads, simple_state(heads, k, v), q, 0.25f);
+        const Result good = attend(path, heads, simple_state(heads, k, v), q, 0.25f);
         const std::int64_t bad = q_len / 2;  // from this token on everything is NaN
         std::fill(k.begin() + (past + bad) * heads.kv_dim(), k.end(), kNan);
         std::fill(v.begin() + (past + bad) * heads.kv_dim(), v.end(), kNan);
         std::fill(q.begin() + bad * heads.q_dim(), q.end(), kNan);
-        const Result poisoned = attend(heads, simple_state(heads, k, v), q, 0.25f);
+        const Result poisoned = attend(path, heads, simple_state(heads, k, v), q, 0.25f);
         for (std::int64_t i = 0; i < bad * heads.q_dim(); ++i)
           REQUIRE(poisoned.out[i] == good.out[i]);
         for (std::int64_t i = 0; i < bad * heads.num_q_heads; ++i)
@@ -238,6 +253,7 @@ TEST_CASE("attention over spans: what later tokens hold never reaches earlier on
 
 TEST_CASE("attention over spans: a NaN in one visible value or key shows in the output",
           "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   std::mt19937 random(10);
   const kv::HeadConfig heads{2, 1, 32};
   for (const std::int64_t q_len : {1, 20}) {
@@ -246,15 +262,16 @@ TEST_CASE("attention over spans: a NaN in one visible value or key shows in the 
     std::vector<float> bad_v = v, bad_k = k;
     bad_v[70 * 32 + 3] = kNan;
     bad_k[70 * 32 + 3] = kNan;
-    const Result r = attend(heads, simple_state(heads, k, bad_v), q, 1.0f);
+    const Result r = attend(path, heads, simple_state(heads, k, bad_v), q, 1.0f);
     REQUIRE(std::isnan(r.out[3]));
     REQUIRE_FALSE(std::isnan(r.out[4]));
-    REQUIRE(std::isnan(attend(heads, simple_state(heads, bad_k, v), q, 1.0f).out[4]));
+    REQUIRE(std::isnan(attend(path, heads, simple_state(heads, bad_k, v), q, 1.0f).out[4]));
   }
 }
 
 // Cases B2 and B9, for one and for many query rows, with the keys in one and in two tiles.
 TEST_CASE("attention over spans: scores of any size keep their differences", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   struct Case {
     float first, second;    // scores
     double out, lse, atol;  // with V = 1 and 2
@@ -275,7 +292,7 @@ TEST_CASE("attention over spans: scores of any size keep their differences", "[a
       for (const int num_heads : {1, 3, 16}) {
         const kv::HeadConfig few{num_heads, 1, 1};
         const Result r =
-            attend(few, simple_state(few, k, v), std::vector<float>(num_heads, 1.0f), 1.0f);
+            attend(path, few, simple_state(few, k, v), std::vector<float>(num_heads, 1.0f), 1.0f);
         for (int h = 0; h < num_heads; ++h) {
           REQUIRE(std::fabs(r.out[h] - c.out) <= 2e-6);
           REQUIRE(std::fabs(r.lse[h] - c.lse) <= c.atol);
@@ -285,8 +302,27 @@ TEST_CASE("attention over spans: scores of any size keep their differences", "[a
   }
 }
 
+TEST_CASE("attention over spans: a span whose scores are all -inf has no weight", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
+  const kv::HeadConfig heads{1, 1, 1};
+  for (const std::int64_t masked : {1, 16, 100}) {
+    for (const bool first : {false, true}) {
+      std::vector<float> k(masked + 2, -kInfinity), v(masked + 2, 7.0f);
+      const std::size_t at = first ? masked : 0;  // of the two keys with a score
+      k[at] = k[at + 1] = 0.5f;
+      v[at] = 1.0f, v[at + 1] = 2.0f;
+      std::vector<SpanState::Cut> cuts = {{2, DType::f32, 0}, {masked, DType::f32, 0}};
+      if (first) std::swap(cuts[0], cuts[1]);
+      const Result r = attend(path, heads, {heads, k, v, cuts}, {1.0f}, 1.0f);
+      REQUIRE(std::fabs(r.out[0] - 1.5f) <= 1e-6f);
+      REQUIRE(std::fabs(r.lse[0] - (0.5f + std::log(2.0f))) <= 1e-6f);
+    }
+  }
+}
+
 // Cases B7, C5 and, by the mixture of lengths, D6's neighbour: nothing is left from another item.
 TEST_CASE("attention over spans: each sequence of a batch equals its solo run", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   std::mt19937 random(21);
   const kv::HeadConfig heads{4, 2, 64};
   std::vector<SpanState> states;
@@ -306,22 +342,23 @@ TEST_CASE("attention over spans: each sequence of a batch equals its solo run", 
       items.push_back({queries[i].data(), heads.q_dim(),
                        static_cast<std::int64_t>(queries[i].size()) / heads.q_dim(), &states[i],
                        out[i].data(), nullptr});
-    kv::attend(items, heads, 0, 0.125f);
+    path(items, heads, 0, 0.125f);
     for (std::size_t i = 0; i < states.size(); ++i)
       check_against_reference(heads, states[i], queries[i], 0.125f,
-                              {out[i], attend(heads, states[i], queries[i], 0.125f).lse});
+                              {out[i], attend(path, heads, states[i], queries[i], 0.125f).lse});
   }
 }
 
 // Case C1.
 TEST_CASE("attention over spans: query heads 0, 1, 2, 3 read KV heads 0, 0, 1, 1", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   const kv::HeadConfig heads{4, 2, 3};
   for (const std::int64_t q_len : {1, 10}) {
     std::vector<float> k(10 * 6, 0.3f), v(10 * 6);
     for (int j = 0; j < 10; ++j)
       for (int i = 0; i < 6; ++i) v[j * 6 + i] = i < 3 ? 1.0f : 2.0f;
     const Result r =
-        attend(heads, simple_state(heads, k, v), std::vector<float>(q_len * 12, 1.0f), 1.0f);
+        attend(path, heads, simple_state(heads, k, v), std::vector<float>(q_len * 12, 1.0f), 1.0f);
     for (std::int64_t t = 0; t < q_len; ++t)
       for (int h = 0; h < 4; ++h)
         for (int d = 0; d < 3; ++d) REQUIRE(r.out[(t * 4 + h) * 3 + d] == (h < 2 ? 1.0f : 2.0f));
@@ -329,14 +366,15 @@ TEST_CASE("attention over spans: query heads 0, 1, 2, 3 read KV heads 0, 0, 1, 1
 }
 
 TEST_CASE("attention over spans: misuse is refused", "[attention]") {
+  const Attend path = GENERATE(&kv::plain::attend, &kv::fast::attend);
   const kv::HeadConfig heads{2, 1, 8};
   const SpanState state = simple_state(heads, std::vector<float>(8), std::vector<float>(8));
   std::vector<float> q(16), out(16);
   kv::AttentionItem item{q.data(), 16, 1, nullptr, out.data(), nullptr};
-  REQUIRE_THROWS_AS(kv::attend({&item, 1}, heads, 0, 1.0f), std::invalid_argument);
+  REQUIRE_THROWS_AS(path({&item, 1}, heads, 0, 1.0f), std::invalid_argument);
   item.state = &state;
   item.q_len = -1;
-  REQUIRE_THROWS_AS(kv::attend({&item, 1}, heads, 0, 1.0f), std::invalid_argument);
+  REQUIRE_THROWS_AS(path({&item, 1}, heads, 0, 1.0f), std::invalid_argument);
   item.q_len = 1;
-  REQUIRE_THROWS_AS(kv::attend({&item, 1}, {3, 2, 8}, 0, 1.0f), kv::InputError);
+  REQUIRE_THROWS_AS(path({&item, 1}, {3, 2, 8}, 0, 1.0f), kv::InputError);
 }

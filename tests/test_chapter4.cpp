@@ -86,6 +86,7 @@ TEST_CASE("chapter 4: MQA equals GQA and MHA with copies of its one head", "[cha
 
 TEST_CASE("chapter 4: with one KV head, attention is what MQA says: every head reads it",
           "[chapter4]") {
+  const kv::Attention& attend = GENERATE(&kv::plain_math(), &kv::fast_math())->attention;
   // out[h] = softmax(scale * q[h] K^T) V, written without a KV head index at all.
   const int num_heads = GENERATE(1, 2, 7, 8);
   const HeadConfig heads{num_heads, 1, 16};
@@ -97,7 +98,7 @@ TEST_CASE("chapter 4: with one KV head, attention is what MQA says: every head r
   const std::vector<float> q = kv_test::normals(num_heads * 16, random);
   std::vector<float> out(q.size());
   const kv::AttentionItem item{q.data(), num_heads * 16, 1, &state, out.data(), nullptr};
-  kv::fast::attend({&item, 1}, heads, 0, static_cast<float>(scale));
+  attend({&item, 1}, heads, 0, static_cast<float>(scale));
 
   std::vector<double> expected(out.size(), 0.0);
   double score_mass = 0.0, max_abs_value = 0.0;
@@ -125,6 +126,7 @@ TEST_CASE("chapter 4: with one KV head, attention is what MQA says: every head r
 
 TEST_CASE("chapter 4: every query head reads its own group's KV head, and every KV head is read",
           "[chapter4]") {
+  const kv::Attention& attend = GENERATE(&kv::plain_math(), &kv::fast_math())->attention;
   // V of KV head g is g + 1 everywhere: what a query head puts out names the head that it read.
   for (const auto& [num_q, num_kv] :
        {std::pair{4, 2}, {12, 12}, {32, 8}, {28, 4}, {6, 1}, {9, 3}, {64, 8}}) {
@@ -140,7 +142,7 @@ TEST_CASE("chapter 4: every query head reads its own group's KV head, and every 
       const std::vector<float> q = kv_test::normals(q_len * heads.q_dim(), random);
       std::vector<float> out(q.size());
       const kv::AttentionItem item{q.data(), heads.q_dim(), q_len, &state, out.data(), nullptr};
-      kv::fast::attend({&item, 1}, heads, 0, 0.3f);
+      attend({&item, 1}, heads, 0, 0.3f);
       for (std::size_t i = 0; i < out.size(); ++i) {
         const int h = static_cast<int>(i / 8) % num_q;
         REQUIRE(std::fabs(out[i] - static_cast<float>(h / (num_q / num_kv) + 1)) < 1e-4f);
@@ -150,6 +152,7 @@ TEST_CASE("chapter 4: every query head reads its own group's KV head, and every 
 }
 
 TEST_CASE("chapter 4: two sequences over two KV heads each equal their solo run", "[chapter4]") {
+  const kv::Attention& attend = GENERATE(&kv::plain_math(), &kv::fast_math())->attention;
   // As many sequences as KV heads: an axis that is mixed up would go unnoticed elsewhere.
   const HeadConfig heads{4, 2, 16};
   std::mt19937 random(6);
@@ -169,10 +172,10 @@ TEST_CASE("chapter 4: two sequences over two KV heads each equal their solo run"
     alone[b].resize(heads.q_dim());
     items.push_back({q[b].data(), heads.q_dim(), 1, &states[b], together[b].data(), nullptr});
   }
-  kv::fast::attend(items, heads, 0, 0.25f);
+  attend(items, heads, 0, 0.25f);
   for (std::size_t b = 0; b < 2; ++b) {
     items[b].out = alone[b].data();
-    kv::fast::attend({&items[b], 1}, heads, 0, 0.25f);
+    attend({&items[b], 1}, heads, 0, 0.25f);
     for (std::size_t i = 0; i < alone[b].size(); ++i)
       CHECK(std::fabs(together[b][i] - alone[b][i]) <= 1e-6f);
   }

@@ -25,19 +25,22 @@ kv::GenerateOptions greedy(std::int64_t num_tokens, std::int64_t context) {
 
 kv::Generation cached(const kv::LoadedModel& loaded, const std::string& prompt,
                       const kv::GenerateOptions& options, std::int64_t chunk = 512,
-                      kv::KvDType kv_dtype = kv::DType::f32) {
+                      kv::KvDType kv_dtype = kv::DType::f32,
+                      const kv::Math& math = kv::fast_math()) {
   kv::GenerationRun run(loaded.tokenizer, loaded.tokenizer.encode(prompt), options);
   kv::ContiguousCache cache(loaded.model.config, run.max_seq_len(), kv_dtype);
-  if (!run.done()) run.push(kv::prefill(loaded.model, cache, run.tokens(), chunk, run.work()));
-  while (!run.done()) run.push(kv::forward(loaded.model, cache, run.last_token(), run.work()));
+  if (!run.done())
+    run.push(kv::prefill(loaded.model, cache, run.tokens(), chunk, run.work(), math));
+  while (!run.done())
+    run.push(kv::decode_step(loaded.model, cache, run.tokens(), run.work(), math));
   return run.finish();
 }
 
 kv::Generation recomputed(const kv::LoadedModel& loaded, const std::string& prompt,
-                          const kv::GenerateOptions& options) {
+                          const kv::GenerateOptions& options, const kv::Math& math) {
   kv::GenerationRun run(loaded.tokenizer, loaded.tokenizer.encode(prompt), options);
   while (!run.done())
-    run.push(kv::recompute(loaded.model, run.tokens(), kv::DType::f32, run.work()));
+    run.push(kv::recompute(loaded.model, run.tokens(), kv::DType::f32, run.work(), math));
   return run.finish();
 }
 
@@ -59,28 +62,31 @@ double lead_of_best(const std::vector<float>& logits) {
 // Logits within the bound at every step; and since no choice was closer than twice the bound, the
 // tokens must be the same.
 void expect_agreement(const kv::LoadedModel& loaded, const std::string& prompt,
-                      std::int64_t num_tokens) {
+                      std::int64_t num_tokens, const kv::Math& math = kv::fast_math()) {
   const kv::ModelConfig& config = loaded.model.config;
   const auto options = greedy(num_tokens, config.context_length);
-  const kv::Generation with_cache = cached(loaded, prompt, options);
+  const kv::Generation with_cache = cached(loaded, prompt, options, 512, kv::DType::f32, math);
   const kv::Agreement agreement = kv::compare(
       with_cache, config, kv::DType::f32, [&](std::span<const kv::TokenId> prefix, kv::Work* work) {
-        return kv::recompute(loaded.model, prefix, kv::DType::f32, work);
+        return kv::recompute(loaded.model, prefix, kv::DType::f32, work, math);
       });
   INFO("largest difference " << agreement.max_logit_difference << ", bound " << agreement.bound);
   CHECK(agreement.within_bound());
   CHECK(agreement.steps.size() == with_cache.steps.size());
   for (const kv::Step& step : with_cache.steps)
     REQUIRE(lead_of_best(step.logits) > 2 * agreement.bound);
-  CHECK(recomputed(loaded, prompt, options).output == with_cache.output);
+  CHECK(recomputed(loaded, prompt, options, math).output == with_cache.output);
 }
 
 }  // namespace
 
 TEST_CASE("chapters 1 and 2: the embedded model agrees in logits and tokens", "[chapters][model]") {
-  const auto loaded = kv_test::load_or_skip(kv_test::shakespeare_path());
-  expect_agreement(loaded, "ROMEO:", 60);
-  expect_agreement(loaded, "First Citizen:\nBefore we proceed any further, hear me speak.", 40);
+  const kv::Math& math = *GENERATE(&kv::plain_math(), &kv::fast_math());
+  auto loaded = kv_test::load_or_skip(kv_test::shakespeare_path());
+  kv::widen_weights(loaded.model);
+  expect_agreement(loaded, "ROMEO:", 60, math);
+  expect_agreement(loaded, "First Citizen:\nBefore we proceed any further, hear me speak.", 40,
+                   math);
 }
 
 TEST_CASE("chapters 1 and 2: the embedded model agrees up to the end of its context",
@@ -167,7 +173,9 @@ TEST_CASE("the embedded model: its logits are those of the framework that traine
   // How the lines were made stands in the file.
   std::ifstream file(KV_SOURCE_DIR "/tests/golden/shakespeare_logits.txt");
   REQUIRE(file);
-  const auto loaded = kv_test::load_or_skip(kv_test::shakespeare_path());
+  const kv::Math& math = *GENERATE(&kv::plain_math(), &kv::fast_math());
+  auto loaded = kv_test::load_or_skip(kv_test::shakespeare_path());
+  kv::widen_weights(loaded.model);
   std::vector<kv::TokenId> prompt;
   int num_cases = 0;
   for (std::string line; std::getline(file, line);) {
@@ -181,7 +189,7 @@ TEST_CASE("the embedded model: its logits are those of the framework that traine
       const auto expected = values<double>(words);
       REQUIRE(expected.size() == 16);
       kv::ContiguousCache cache(loaded.model.config, static_cast<std::int64_t>(prompt.size()));
-      const std::vector<float> logits = kv::forward(loaded.model, cache, prompt);
+      const std::vector<float> logits = kv::forward(loaded.model, cache, prompt, nullptr, math);
       double largest = 0.0;
       for (const float logit : logits) largest = std::max(largest, std::fabs(double{logit}));
       // Both sides round in fp32: twice the bound.
@@ -193,7 +201,7 @@ TEST_CASE("the embedded model: its logits are those of the framework that traine
       REQUIRE(expected.size() == 40);
       const std::string text = loaded.tokenizer.decode(prompt);
       CHECK(loaded.tokenizer.encode(text) == prompt);
-      CHECK(cached(loaded, text, greedy(40, 512)).output == expected);
+      CHECK(cached(loaded, text, greedy(40, 512), 512, kv::DType::f32, math).output == expected);
       ++num_cases;
     }
   }

@@ -108,14 +108,16 @@ const std::vector<RandomModelShape> kShapes = {
 TEST_CASE("decoder: the logits of every position are those of the double-precision decoder",
           "[decoder][oracle]") {
   const RandomModelShape& shape = kShapes[GENERATE(range(std::size_t{0}, std::size_t{10}))];
-  const kv::Model model = kv_test::random_model(shape);
+  const kv::Math& math = *GENERATE(&kv::plain_math(), &kv::fast_math());
+  kv::Model model = kv_test::random_model(shape);
+  kv::widen_weights(model);
   const auto tokens = random_tokens(17, model.config.vocab_size, shape.seed);
   kv::ContiguousCache state(model.config, 17);
-  const kv::RowMajor actual = kv::forward_all(model, state, tokens);
+  const kv::RowMajor actual = kv::forward_all(model, state, tokens, nullptr, math);
   const auto expected = kv_test::reference_forward(model, tokens);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::vector<float> rounded(expected[t].begin(), expected[t].end());
-    INFO("shape with seed " << shape.seed << ", position " << t);
+    INFO(math.name << ": shape with seed " << shape.seed << ", position " << t);
     require_close(row(actual, static_cast<std::int64_t>(t)), rounded,
                   kv::logits_atol(model.config, kv::DType::f32, max_abs(rounded)));
   }
@@ -142,23 +144,27 @@ TEST_CASE("decoder: RoPE scaling factors reach the logits as they reach the orac
 
 TEST_CASE("decoder: chapter 2 equals chapter 1 for every prefill length and chunk", "[chapters]") {
   const RandomModelShape& shape = kShapes[GENERATE(range(std::size_t{0}, std::size_t{10}))];
-  const kv::Model model = kv_test::random_model(shape);
+  const kv::Math& math = *GENERATE(&kv::plain_math(), &kv::fast_math());
+  kv::Model model = kv_test::random_model(shape);
+  kv::widen_weights(model);
   for (const int prompt_len : {1, 2, 16, 17, 100}) {
     const auto tokens = random_tokens(prompt_len + 3, model.config.vocab_size, shape.seed + 100);
     const std::span<const kv::TokenId> all(tokens);
     for (const int chunk : {1, 4, 5, 100}) {
       kv::ContiguousCache cache(model.config, prompt_len + 3);
-      std::vector<float> logits = kv::prefill(model, cache, all.first(prompt_len), chunk);
+      std::vector<float> logits =
+          kv::prefill(model, cache, all.first(prompt_len), chunk, nullptr, math);
       for (int step = 0;; ++step) {
         const int seq_len = prompt_len + step;
         REQUIRE(cache.length() == seq_len);
-        const auto expected = kv::recompute(model, all.first(seq_len), kv::DType::f32);
-        INFO("seed " << shape.seed << ", prompt " << prompt_len << ", chunk " << chunk << ", step "
-                     << step);
+        const auto expected =
+            kv::recompute(model, all.first(seq_len), kv::DType::f32, nullptr, math);
+        INFO(math.name << ": seed " << shape.seed << ", prompt " << prompt_len << ", chunk "
+                       << chunk << ", step " << step);
         require_close(logits, expected,
                       kv::logits_atol(model.config, kv::DType::f32, max_abs(expected)));
         if (step == 3) break;
-        logits = kv::forward(model, cache, all.subspan(seq_len, 1));
+        logits = kv::decode_step(model, cache, all.first(seq_len + 1), nullptr, math);
       }
     }
   }
@@ -393,8 +399,9 @@ TEST_CASE("forward: attention of the caller's gets all sequences at once, layer 
   const std::span<const kv::TokenId> all(tokens);
   const std::vector<kv::BatchItem> batch = {{&a, all.first(3)}, {&b, all.last(2)}};
   std::vector<int> layers;
-  const kv::Attention attention = [&](std::span<const kv::AttentionItem> items,
-                                      const kv::HeadConfig& heads, int layer, float scale) {
+  kv::Math math = kv::fast_math();
+  math.attention = [&](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads,
+                       int layer, float scale) {
     layers.push_back(layer);
     REQUIRE(items.size() == 2);
     CHECK(items[0].state == &a);
@@ -404,9 +411,9 @@ TEST_CASE("forward: attention of the caller's gets all sequences at once, layer 
     CHECK(scale == 1.0f / std::sqrt(static_cast<float>(heads.head_dim)));
     // The new rows are there already.
     CHECK(items[0].state->spans(layer, 0).at(0).num_rows == 3);
-    kv::attend(items, heads, layer, scale);
+    kv::fast_math().attention(items, heads, layer, scale);
   };
-  const kv::RowMajor logits = kv::forward(model, batch, nullptr, attention);
+  const kv::RowMajor logits = kv::forward(model, batch, nullptr, math);
   CHECK(layers == std::vector<int>{0, 1, 2});
 
   kv::ContiguousCache alone(model.config, 8);
@@ -415,8 +422,9 @@ TEST_CASE("forward: attention of the caller's gets all sequences at once, layer 
                 kv::logits_atol(model.config, kv::DType::f32, max_abs(expected)));
   // What it writes is what the rest of the layer takes.
   kv::ContiguousCache c(model.config, 8), d(model.config, 8);
-  const auto blind = [](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads, int,
-                        float) {
+  kv::Math blind = kv::fast_math();
+  blind.attention = [](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads, int,
+                       float) {
     for (const kv::AttentionItem& item : items)
       std::fill_n(item.out, item.q_len * heads.q_dim(), 0.0f);
   };

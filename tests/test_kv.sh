@@ -185,6 +185,31 @@ check "and to no others" says "01_recompute got:--table build/default/run.csv --
 run_kv run --step
 check "needs a value" ends_with 2
 
+begin "the code of the linear layers and attention" debian 13
+everything_there
+run_kv run --math fast
+check "goes to every chapter" says "01_recompute got:--table build/default/run.csv --math fast"
+run_kv run --math
+check "needs a value" ends_with 2
+
+begin "a chapter with a reader's own function in it" debian 13
+everything_there
+fake python3 'exit 0'
+run_kv run
+mkdir -p "$work/repo/build/default/bin/own"
+cp "$work/chapter" "$work/repo/build/default/bin/own/01_attend_row"
+run_kv run --own 01_attend_row --tokens 3 --prompt "two words"
+check "status 0" ends_with 0
+check "builds it" grep -q -- "--target own_01_attend_row" "$work/calls"
+check "runs it with the options" says "01_attend_row got:--tokens 3 --prompt two words"
+check "and no chapter" silent_on "00_model"
+run_kv run --own
+check "needs a value" ends_with 2
+fake cmake '[ "$1" != --build ]'
+run_kv run --own 05_fork
+check "what cannot be built is named" says "no program with 05_fork"
+check "status 1" ends_with 1
+
 begin "an unknown system without Boost.Context" slackware 15
 everything_there
 fake dpkg-query 'exit 1'

@@ -21,7 +21,7 @@ kv::PagingStoryTellers tellers(const kv::LoadedModel& loaded, std::int32_t block
   with.pool = kv::make_host_pool(
       {c.heads, c.num_layers, static_cast<kv::BlockId>(kv::num_story_blocks(loaded, block_size)),
        block_size, dtype});
-  with.attention = with.solo_attention = kv::attend;
+  with.math = with.solo_math = kv::fast_math();
   with.make_solo_cache = [&c, dtype](std::int64_t n) {
     return std::make_unique<kv::ContiguousCache>(c, n, dtype);
   };

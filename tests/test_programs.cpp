@@ -46,6 +46,7 @@ TEST_CASE("programs: the report goes into JSON and CSV, with text and ids", "[pr
     const std::string json = slurp(json_path);
     CHECK_THAT(json_value(json, "text"), StartsWith("\"ROMEO:"));
     CHECK(json_value(json, "finish_reason") == "\"length\",");
+    CHECK(json_value(json, "math") == "\"plain\",");
     // "ROMEO:" is two tokens: 12 * 2 + 12 * 11 / 2 rows recomputed, 2 + 12 - 1 with a cache.
     const std::string prompt_ids = json_value(json, "prompt_tokens");
     REQUIRE(std::count(prompt_ids.begin(), prompt_ids.end(), ',') == 1);
@@ -55,6 +56,8 @@ TEST_CASE("programs: the report goes into JSON and CSV, with text and ids", "[pr
     const std::string csv = slurp(csv_path);
     CHECK(std::count(csv.begin(), csv.end(), '\n') == 2);
     CHECK_THAT(csv, ContainsSubstring(program + ","));
+    CHECK_THAT(csv, ContainsSubstring(",device,math,"));
+    CHECK_THAT(csv, ContainsSubstring(",cpu,plain,"));
     CHECK_THAT(slurp(svg_path), StartsWith("<svg"));
   }
   fs::remove(json_path);
@@ -100,6 +103,17 @@ TEST_CASE("programs: chapters without kernels take any device, run on the cpu an
   }
 }
 
+TEST_CASE("programs: chapters without kernels run the plain path unless told otherwise",
+          "[programs]") {
+  const std::string program =
+      GENERATE(std::string("00_model"), std::string("01_recompute"), std::string("02_kv_cache"));
+  expect_math(program, "plain");
+  if (program == "00_model") return;  // it writes no text of its own
+  const std::string arguments = "--prompt 'ROMEO:' --tokens 40 --compare 0 --math ";
+  CHECK(text_of(run(program, arguments + "plain").out) ==
+        text_of(run(program, arguments + "fast").out));
+}
+
 TEST_CASE("programs: chapter 0 has no report to write and says so", "[programs]") {
   expect_refusal("00_model", "--json " + (scratch() / "x.json").string(), "--json");
 }
@@ -130,6 +144,9 @@ TEST_CASE("programs: bad input ends with one line that names it, and status 2", 
   expect_refusal(program, "--threads 0", "--threads");
   for (const std::string name : {"int3", "2", "30", "0", "BF16", "''"})
     expect_refusal(program, "--kv-dtype " + name, "--kv-dtype");
+  for (const std::string name : {"eigen", "PLAIN", "0"})
+    expect_refusal(program, "--math " + name,
+                   "--math: '" + name + "' is unknown; give plain or fast");
   expect_refusal(program, "--seed -1", "--seed");
   for (const std::string name : {"tpu", "GPU", "''", "0"})
     expect_refusal(program, "--device " + name, "--device");

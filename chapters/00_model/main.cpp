@@ -35,7 +35,8 @@ void print_shape(const kv::Model& model, const kv::Math& math) {
   row("group_size", c.heads.group_size(), "query heads that share a KV head");
   row("head_dim", c.heads.head_dim, "numbers in one head");
   row("ffn_dim", c.ffn_dim, "width inside the feed-forward part");
-  std::cout << "Model: " << c.name << ", device: cpu, math: " << math.name << "\n\n" << table.str(2) << "\n";
+  std::cout << "Model: " << c.name << ", device: cpu, math: " << math.name << "\n\n"
+            << table.str(2) << "\n";
 }
 
 void print_weights(const kv::Model& model) {

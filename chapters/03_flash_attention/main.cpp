@@ -12,11 +12,11 @@
 #include "kv/agreement.hpp"
 #include "kv/cache/contiguous.hpp"
 #include "kv/cost/kv_bytes.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "kv/generate.hpp"
 #include "kv/load.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/report.hpp"
-#include "kv/fast/thread_team.hpp"
 
 namespace {
 

@@ -12,16 +12,16 @@
 #include "kv/agreement.hpp"
 #include "kv/cost/kv_bytes.hpp"
 #include "kv/cost/shared_heads.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "kv/generate.hpp"
 #include "kv/load.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/report.hpp"
-#include "kv/fast/thread_team.hpp"
 
 namespace {
 
 //! [generate]
-// The loop of chapter 3. The kernel that `attention` runs for a new token has changed.
+// The loop of chapter 3. The kernel that `math` runs for a new token has changed.
 kv::Generation generate(const kv::Model& model, kv::GenerationRun run, kv::SequenceState& cache,
                         const kv::Math& math, const kv::ChapterOptions& options) {
   if (!run.done())

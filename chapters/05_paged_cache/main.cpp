@@ -12,12 +12,12 @@
 #include "kv/cache/export.hpp"
 #include "kv/cache/paged.hpp"
 #include "kv/cost/kv_bytes.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "kv/generate.hpp"
 #include "kv/load.hpp"
 #include "kv/report/options.hpp"
 #include "kv/report/paging_story.hpp"
 #include "kv/report/report.hpp"
-#include "kv/fast/thread_team.hpp"
 
 namespace {
 

@@ -34,6 +34,7 @@ class Exercise:
     context: tuple  # regions of the source that a function's starter begins with
     define: str  # a macro that takes inline functions out of their header, or ""
     kernel: str  # the .cu file that is compiled where source is a header of it, else source
+    program: str  # of a chapter, that a reader's functions can be linked into, or ""
     task: str
     section: str  # anchor in the chapter's page
     hints: tuple  # three: a nudge, the idea, the formula
@@ -63,7 +64,7 @@ class Exercise:
 
 
 _KEYS = {"name", "title", "kind", "source", "regions", "includes", "context", "define", "kernel",
-         "task", "section", "hints", "criterion"}
+         "program", "task", "section", "hints", "criterion"}
 
 
 def _exercise(chapter, entry, where):
@@ -83,8 +84,8 @@ def _exercise(chapter, entry, where):
     return Exercise(chapter, entry["name"], entry["title"], entry["kind"], entry["source"],
                     tuple(entry["regions"]), tuple(entry.get("includes", ())),
                     tuple(entry.get("context", ())), entry.get("define", ""),
-                    entry.get("kernel", entry["source"]), entry["task"].strip(),
-                    entry.get("section", ""), tuple(h.strip() for h in entry["hints"]), criteria)
+                    entry.get("kernel", entry["source"]), entry.get("program", ""),
+                    entry["task"].strip(), entry.get("section", ""), tuple(h.strip() for h in entry["hints"]), criteria)
 
 
 def chapters(root=ROOT):

@@ -27,6 +27,8 @@ def _lines_of(result, num_hints):
           f"{exercise.title}"
     if result.state in ("fail", "pass"):
         yield f"  your code was run: {exercise.file}; the reference stands in for all else"
+    if result.state == "pass" and exercise.program:
+        yield f"  Now let it write: ./kv run --own {exercise.id}"
     for line in plain(result.note).split("\n") if result.note else []:
         yield f"  {line}"
     if result.state == "fail":

@@ -106,7 +106,7 @@ def cmake_line(exercise):
         if exercise.kernel != exercise.source:
             header = exercise.source.removeprefix("kernels/")
     return f'kv_exercise({exercise.id} {exercise.kind} {exercise.file} "{kernel}" "{header}" ' \
-        f'"{exercise.define}" {pathlib.PurePath(exercise.file).suffix})'
+        f'"{exercise.define}" {pathlib.PurePath(exercise.file).suffix} "{exercise.program}")'
 
 
 def _is_work(path, root):

@@ -81,7 +81,8 @@ def generate(folder):
     order = [(page.label, title_of(converter.text_of(page), page.source))
              for page in converter.pages]
     for i, page in enumerate(converter.pages):
-        text = converter.convert(page)
+        # Two files may be called linear.cpp: Doxygen tells them apart by the names that #include takes.
+        text = converter.convert(page).replace("\n\\snippet src/", "\n\\snippet ")
         if page.label.startswith("chapter"):
             text = chapter(text, page, converter.pages[i - 1], parts_folder)
         if page.label in ("index", "text_search"):

@@ -40,6 +40,7 @@ def page_list(root=ROOT):
         Page("docs/kernels.md", "kernels"),
         Page("docs/emulator.md", "emulator"),
         Page("docs/paged-arrays.md", "paged_arrays"),
+        Page("docs/fast.md", "fast_path"),
         Page("docs/tolerances.md", "tolerances"),
         Page("docs/references.md", "references"),
         Page("docs/instructors.md", "instructors"),

@@ -7,9 +7,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "kv/fast/thread_team.hpp"
 #include "kv/model/dequantize.hpp"
 #include "kv/model/ops.hpp"
-#include "kv/fast/thread_team.hpp"
 
 namespace kv {
 
@@ -192,8 +192,7 @@ RowMajor forward(const Model& model, std::span<const BatchItem> batch, Work* wor
 }
 
 std::vector<float> forward(const Model& model, SequenceState& state,
-                           std::span<const TokenId> tokens, Work* work,
-                           const Math& math) {
+                           std::span<const TokenId> tokens, Work* work, const Math& math) {
   const BatchItem item{&state, tokens};
   const RowMajor logits = forward(model, {&item, 1}, work, math);
   return {logits.data(), logits.data() + logits.size()};

@@ -8,12 +8,14 @@
 
 namespace kv {
 
+//! [math]
 /// The linear layers and attention of a pass: nearly all its time. Everything else is the same.
 struct Math {
   std::string_view name;  ///< as --math takes it
   Linear linear;          ///< for every weight matrix
   Attention attention;    ///< for every layer
 };
+//! [math]
 
 /// The path that is read: Eigen, a few lines each (model/linear.cpp, attention/plain.cpp). The
 /// model's weights must have been widened (widen_weights).

@@ -1,9 +1,9 @@
 // How fast the CPU kernels are, as shares of what this machine can do, measured in the same run.
 //
-// The two limits are a plain read of memory and a loop of fused multiply-adds in registers. (A
-// plain read goes from one end to the other; kernels that read in several places at once can exceed
-// it.) Every kernel is measured in turn with its limit, several times, and the medians are
-// compared: on a machine that others use as well, only ratios of interleaved runs mean anything.
+// The two limits are a plain read of memory, in as many places at once as is fastest, and a loop of
+// multiply-adds in registers (src/kv/cost/measure.hpp). Every kernel is measured in turn with its
+// limit, several times, and the medians are compared: on a machine that others use as well, only
+// ratios of interleaved runs mean anything.
 //
 // Run: build/default/bin/bench_kernels --threads 2 --rounds 7
 // With --processor-time the clock is the processor time of all threads divided by their number:
@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -22,21 +21,16 @@
 #include <string>
 #include <vector>
 
-#include "kv/attention/attention.hpp"
 #include "kv/cache/contiguous.hpp"
+#include "kv/cost/measure.hpp"
+#include "kv/fast/attend.hpp"
 #include "kv/fast/linear.hpp"
-#include "kv/report/options.hpp"
-#include "kv/fast/vec.hpp"
 #include "kv/fast/thread_team.hpp"
+#include "kv/report/options.hpp"
 
 namespace {
 
 using kv::DType;
-using kv::simd::kWidth;
-using kv::simd::Vec;
-
-// Memory of all working sets: several times the last-level cache, so that each pass is cold.
-constexpr std::int64_t kColdBytes = 256 << 20;
 
 bool use_processor_time = false;
 
@@ -58,39 +52,26 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Reads every byte once: bytes [begin, end) by threads in equal, contiguous parts.
-void read_all(const std::vector<std::byte>& memory) {
-  kv::parallel([&](int thread, int num_threads) {
-    const std::int64_t vectors = memory.size() / sizeof(Vec);
-    const std::int64_t begin = vectors * thread / num_threads;
-    const std::int64_t end = vectors * (thread + 1) / num_threads;
-    const float* from = reinterpret_cast<const float*>(memory.data());
-    Vec sum[8] = {};
-    for (std::int64_t i = begin; i + 8 <= end; i += 8)
-      for (int n = 0; n < 8; ++n) sum[n] += kv::simd::load(from + (i + n) * kWidth);
-    for (int n = 1; n < 8; ++n) sum[0] += sum[n];
-    volatile float sink = kv::simd::sum(sum[0]);
-    static_cast<void>(sink);
-  });
+// Bytes a second, each number of streams tried once on all of the memory.
+double read_limit(const kv::ColdMemory& memory) {
+  double fastest = 0;
+  for (const int streams : kv::ColdMemory::kStreams) {
+    const double s = seconds([&] {
+      for (int part = 0; part < kv::ColdMemory::kNumParts; ++part) memory.read(streams, part);
+    });
+    fastest = std::max(fastest, static_cast<double>(memory.bytes()) / s);
+  }
+  return fastest;
 }
 
-constexpr std::int64_t kFmaRounds = 4000000;
-
-// Independent chains of fused multiply-adds: enough to hide their latency.
-void multiply_add() {
-  kv::parallel([&](int, int) {
-    Vec sum[12];
-    for (int n = 0; n < 12; ++n) sum[n] = kv::simd::broadcast(static_cast<float>(n));
-    volatile float opaque = 0.999f;
-    const Vec a = kv::simd::broadcast(opaque), b = kv::simd::broadcast(1.0f - opaque);
-    for (std::int64_t i = 0; i < kFmaRounds; ++i)
-      for (int n = 0; n < 12; ++n) sum[n] = sum[n] * a + b;
-    for (int n = 1; n < 12; ++n) sum[0] += sum[n];
-    volatile float sink = kv::simd::sum(sum[0]);
-    static_cast<void>(sink);
+// Floating-point operations a second.
+double multiply_add_limit() {
+  double flops = 0;
+  const double s = seconds([&] {
+    for (int i = 0; i < 10; ++i) flops += kv::multiply_add();
   });
+  return flops / s;
 }
-double multiply_add_flops() { return 2.0 * 12 * kWidth * kFmaRounds * kv::num_threads(); }
 
 std::vector<float> random_floats(std::int64_t count) {
   std::mt19937 random(1);
@@ -98,6 +79,11 @@ std::vector<float> random_floats(std::int64_t count) {
   std::vector<float> values(count);
   for (float& x : values) x = uniform(random);
   return values;
+}
+
+kv::RowMajor random_rows(std::int64_t rows, std::int64_t cols) {
+  const std::vector<float> values = random_floats(rows * cols);
+  return Eigen::Map<const kv::RowMajor>(values.data(), rows, cols);
 }
 
 // One measured kernel: what it does in one pass and how much that is.
@@ -109,22 +95,22 @@ struct Kernel {
   std::vector<double> rates = {}, limits = {};
 };
 
-// The weight products of decode: many matrices, each read once.
-Kernel decode_product(DType dtype, std::int64_t num_x) {
+// The weight products of decode: many matrices, each read once; `bytes` in all.
+Kernel decode_product(DType dtype, std::int64_t num_x, std::int64_t bytes) {
   constexpr std::int64_t kCols = 1536, kRows = 1536;
-  kv::WeightMatrix w{dtype, kRows, kCols, nullptr};
-  const std::int64_t count = kColdBytes / w.bytes();
-  auto bytes = std::make_shared<std::vector<std::byte>>(count * w.bytes(), std::byte{0x11});
-  auto x = std::make_shared<std::vector<float>>(random_floats(num_x * kCols));
-  auto out = std::make_shared<std::vector<float>>(num_x * kRows);
+  kv::WeightMatrix w{dtype, kRows, kCols};
+  const std::int64_t count = bytes / w.bytes();
+  auto weights = std::make_shared<std::vector<std::byte>>(count * w.bytes(), std::byte{0x11});
+  auto x = std::make_shared<kv::RowMajor>(random_rows(num_x, kCols));
+  auto y = std::make_shared<kv::RowMajor>(num_x, kRows);
   return {"product " + std::string(kv::info(dtype).name) + ", " + std::to_string(num_x) +
               (num_x == 1 ? " row" : " rows"),
           [=] {
             kv::WeightMatrix matrix = w;
             for (std::int64_t i = 0; i < count; ++i) {
-              matrix.data = bytes->data() + i * w.bytes();
-              const kv::Product product{&matrix, out->data(), kRows};
-              kv::multiply({&product, 1}, x->data(), kCols, num_x);
+              matrix.data = weights->data() + i * w.bytes();
+              const kv::Product product{&matrix, y.get()};
+              kv::fast::linear({&product, 1}, *x);
             }
           },
           static_cast<double>(count * w.bytes()), true};
@@ -133,16 +119,16 @@ Kernel decode_product(DType dtype, std::int64_t num_x) {
 // The weight products of prefill.
 Kernel prefill_product(DType dtype) {
   constexpr std::int64_t kCols = 576, kRows = 3072, kTokens = 512;
-  kv::WeightMatrix w{dtype, kRows, kCols, nullptr};
-  auto bytes = std::make_shared<std::vector<std::byte>>(w.bytes(), std::byte{0x11});
-  auto x = std::make_shared<std::vector<float>>(random_floats(kTokens * kCols));
-  auto out = std::make_shared<std::vector<float>>(kTokens * kRows);
+  kv::WeightMatrix w{dtype, kRows, kCols};
+  auto weights = std::make_shared<std::vector<std::byte>>(w.bytes(), std::byte{0x11});
+  auto x = std::make_shared<kv::RowMajor>(random_rows(kTokens, kCols));
+  auto y = std::make_shared<kv::RowMajor>(kTokens, kRows);
   return {"product " + std::string(kv::info(dtype).name) + ", 512 rows",
           [=] {
             kv::WeightMatrix matrix = w;
-            matrix.data = bytes->data();
-            const kv::Product product{&matrix, out->data(), kRows};
-            kv::multiply({&product, 1}, x->data(), kCols, kTokens);
+            matrix.data = weights->data();
+            const kv::Product product{&matrix, y.get()};
+            kv::fast::linear({&product, 1}, *x);
           },
           2.0 * kCols * kRows * kTokens, false};
 }
@@ -165,11 +151,11 @@ std::shared_ptr<kv::ContiguousCache> filled_cache(int num_layers, std::int64_t t
   return cache;
 }
 
-Kernel decode_attention(DType dtype) {
+Kernel decode_attention(DType dtype, std::int64_t bytes) {
   constexpr std::int64_t kTokens = 4096;
   const kv::HeadConfig heads = attention_config(1).heads;
   const std::int64_t layer_bytes = 2 * kTokens * heads.kv_dim() * kv::info(dtype).block_bytes;
-  const int num_layers = static_cast<int>(kColdBytes / layer_bytes);
+  const int num_layers = static_cast<int>(bytes / layer_bytes);
   auto cache = filled_cache(num_layers, kTokens, dtype);
   auto q = std::make_shared<std::vector<float>>(random_floats(heads.q_dim()));
   auto out = std::make_shared<std::vector<float>>(heads.q_dim());
@@ -177,7 +163,7 @@ Kernel decode_attention(DType dtype) {
           [=] {
             const kv::AttentionItem item{q->data(),   heads.q_dim(), 1,
                                          cache.get(), out->data(),   nullptr};
-            for (int l = 0; l < num_layers; ++l) kv::attend({&item, 1}, heads, l, 0.125f);
+            for (int l = 0; l < num_layers; ++l) kv::fast::attend({&item, 1}, heads, l, 0.125f);
           },
           static_cast<double>(num_layers * layer_bytes), true};
 }
@@ -194,7 +180,7 @@ Kernel prefill_attention(DType dtype) {
           [=] {
             const kv::AttentionItem item{q->data(),   heads.q_dim(), kTokens,
                                          cache.get(), out->data(),   nullptr};
-            kv::attend({&item, 1}, heads, 0, 0.125f);
+            kv::fast::attend({&item, 1}, heads, 0, 0.125f);
           },
           4.0 * heads.head_dim * heads.num_q_heads * visible, false};
 }
@@ -203,15 +189,17 @@ void measure_all(int repeats) {
   std::printf("%d threads, medians of %d passes, each beside its limit, %s time\n",
               kv::num_threads(), repeats, use_processor_time ? "processor" : "wall");
 
-  const std::vector<std::byte> memory(kColdBytes, std::byte{1});
+  // The working sets of decode are as large, so each pass is cold too.
+  const kv::ColdMemory memory;
+  const std::int64_t bytes = memory.bytes();
   std::vector<std::function<Kernel()>> kernels;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0,
                             DType::q4_1, DType::q5_0, DType::q5_1, DType::q4_k, DType::q6_k})
-    kernels.push_back([=] { return decode_product(dtype, 1); });
+    kernels.push_back([=] { return decode_product(dtype, 1, bytes); });
   for (const std::int64_t rows : {2, 4, 8, 16})
-    kernels.push_back([=] { return decode_product(DType::bf16, rows); });
+    kernels.push_back([=] { return decode_product(DType::bf16, rows, bytes); });
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    kernels.push_back([=] { return decode_attention(dtype); });
+    kernels.push_back([=] { return decode_attention(dtype, bytes); });
   for (const DType dtype : {DType::f32, DType::bf16, DType::q8_0, DType::q4_1})
     kernels.push_back([=] { return prefill_product(dtype); });
   for (const DType dtype : {DType::f32, DType::bf16})
@@ -223,8 +211,7 @@ void measure_all(int repeats) {
     kernel.pass();  // pages mapped, scratch grown, team awake
     for (int i = 0; i < repeats; ++i) {
       kernel.rates.push_back(kernel.amount / seconds(kernel.pass));
-      kernel.limits.push_back(kernel.is_memory ? kColdBytes / seconds([&] { read_all(memory); })
-                                               : multiply_add_flops() / seconds(multiply_add));
+      kernel.limits.push_back(kernel.is_memory ? read_limit(memory) : multiply_add_limit());
     }
     const double rate = median(kernel.rates), limit = median(kernel.limits);
     std::printf("%-36s %10.1f %10.1f %8.0f%%  %s\n", kernel.name.c_str(), rate / 1e9, limit / 1e9,

@@ -53,3 +53,10 @@ TEST_CASE("keys and values have the format asked for") {
     CHECK(work.kv_bytes_written == num_elements * (dtype == kv::DType::f32 ? 4 : 2));
   }
 }
+
+TEST_CASE("the math handed in is the one that runs") {
+  const Text text(5);
+  kv_course::WatchedMath watched;
+  kv::recompute(text.model, text.tokens, kv::DType::f32, nullptr, watched.math);
+  watched.expect_one_pass(text.model.config);
+}

@@ -58,18 +58,11 @@ TEST_CASE("the state holds one token more") {
   }
 }
 
-TEST_CASE("the attention handed in is the one that runs") {
+TEST_CASE("the math handed in is the one that runs") {
   Text text(4);
-  std::vector<int> layers;
-  const kv::Attention attention = [&](std::span<const kv::AttentionItem> items,
-                                      const kv::HeadConfig& heads, int layer, float scale) {
-    layers.push_back(layer);
-    kv::attend(items, heads, layer, scale);
-  };
-  kv::decode_step(text.model, text.cache, text.before(1), nullptr, attention);
-  std::vector<int> expected;
-  for (int l = 0; l < text.model.config.num_layers; ++l) expected.push_back(l);
-  CHECK(layers == expected);
+  kv_course::WatchedMath watched;
+  kv::decode_step(text.model, text.cache, text.before(1), nullptr, watched.math);
+  watched.expect_one_pass(text.model.config);
 }
 
 TEST_CASE("a state that holds other tokens is refused") {

@@ -13,13 +13,13 @@ struct Prompt {
 
   // Runs the exercise and writes down the rows of each pass.
   std::vector<float> prefill(std::int64_t rows_of_chunk) {
+    kv_course::WatchedMath watched;
+    const std::vector<float> logits =
+        kv::prefill(model, cache, tokens, rows_of_chunk, &work, watched.math);
     passes.clear();
-    const kv::Attention attention = [&](std::span<const kv::AttentionItem> items,
-                                        const kv::HeadConfig& heads, int layer, float scale) {
-      if (layer == 0) passes.push_back(items[0].q_len);
-      kv::attend(items, heads, layer, scale);
-    };
-    return kv::prefill(model, cache, tokens, rows_of_chunk, &work, attention);
+    for (std::size_t i = 0; i < watched.layers.size(); ++i)
+      if (watched.layers[i] == 0) passes.push_back(watched.row_counts[i]);
+    return logits;
   }
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }

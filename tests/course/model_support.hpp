@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "course/support.hpp"
 #include "kv/agreement.hpp"
+#include "kv/math.hpp"
 #include "support/random_model.hpp"
 #include "support/reference_decoder.hpp"
 
@@ -34,6 +37,35 @@ inline std::vector<kv::TokenId> random_tokens(std::mt19937_64& random, const kv:
   }
   return tokens;
 }
+
+/// A Math that writes down what it is called for.
+struct WatchedMath {
+  std::int64_t num_products = 0;         ///< weight matrices that were multiplied
+  std::vector<int> layers;               ///< of attention, in the order of the calls
+  std::vector<std::int64_t> row_counts;  ///< query rows of each of these calls
+  kv::Math math{"watched",
+                [this](std::span<const kv::Product> group, const kv::RowMajor& x) {
+                  num_products += std::ssize(group);
+                  kv::fast_math().linear(group, x);
+                },
+                [this](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads,
+                       int layer, float scale) {
+                  layers.push_back(layer);
+                  row_counts.push_back(items[0].q_len);
+                  kv::fast_math().attention(items, heads, layer, scale);
+                }};
+
+  WatchedMath() = default;
+  WatchedMath(const WatchedMath&) = delete;  // math refers to this
+
+  /// Fails unless one pass of the model went through it, and nothing else.
+  void expect_one_pass(const kv::ModelConfig& c) const {
+    std::vector<int> expected;
+    for (int l = 0; l < c.num_layers; ++l) expected.push_back(l);
+    CHECK(layers == expected);
+    CHECK(num_products == 7 * c.num_layers + 1);  // Q, K, V, O, gate, up, down; the output
+  }
+};
 
 /// Fails unless `got` [vocab_size] are the logits after the last of `tokens`, which are computed
 /// in double precision and without a cache.

@@ -22,7 +22,7 @@ import submit  # noqa: E402
 
 EXERCISE = manifest.Exercise(
     "05_paged_cache", "fork", "a title", "function", "src/x.cpp", ("fork",), (), (), "", "src/x.cpp",
-    "task", "", ("nudge", "idea", "formula"),
+    "", "task", "", ("nudge", "idea", "formula"),
     (manifest.Criterion("one", 2), manifest.Criterion("two", 3)))
 NAMES = ["one", "two"]
 
@@ -220,6 +220,13 @@ class Written(unittest.TestCase):
                        "your code was run", "the reference stands in"):
             self.assertIn(wanted, text)
         self.assertNotIn("formula", text)
+        self.assertNotIn("--own", text)
+
+    def test_full_points_of_a_function_offer_to_run_it(self):
+        outcome = sandbox.Outcome([case("one"), case("two")], True, "", "")
+        for program, offered in (("02_kv_cache", True), ("", False)):
+            result = grade.judge(dataclasses.replace(EXERCISE, program=program), outcome)
+            self.assertEqual("./kv run --own 05_fork" in report.show_one(result), offered)
 
 
 class Submit(unittest.TestCase):

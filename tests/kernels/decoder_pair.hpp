@@ -37,6 +37,11 @@ inline double max_abs(std::span<const float> values) {
   return largest;
 }
 
+/// The fast path, with attention on a device. \param attention must outlive it
+inline kv::Math with_attention(kv::DeviceAttention& attention) {
+  return {"device", kv::fast_math().linear, std::ref(attention)};
+}
+
 /// One way: a sequence, and the math that reads it.
 struct Side {
   std::unique_ptr<kv::SequenceState> state;
@@ -57,9 +62,10 @@ class Pair {
   /// Chapter 2 and chapter 3: a cache on the CPU and one on a device.
   Pair(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype, std::int64_t capacity,
        kv::Backend backend = kv::Backend::emulated)
-      : Pair(model, dtype, steps.prefill == kv::AttentionStep::tensor_core ? dtype : kv::DType::f32,
-             {std::make_unique<kv::ContiguousCache>(model.config, capacity, dtype), kv::fast_math()},
-             on_device(model, steps, dtype, capacity, backend)) {}
+      : Pair(
+            model, dtype, steps.prefill == kv::AttentionStep::tensor_core ? dtype : kv::DType::f32,
+            {std::make_unique<kv::ContiguousCache>(model.config, capacity, dtype), kv::fast_math()},
+            on_device(model, steps, dtype, capacity, backend)) {}
 
   static Side on_device(const kv::Model& model, kv::AttentionSteps steps, kv::DType dtype,
                         std::int64_t capacity, kv::Backend backend) {

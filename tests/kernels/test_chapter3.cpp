@@ -105,7 +105,8 @@ TEST_CASE("chapter 3: a batch of different sequences gives each its own logits",
       cpu_batch.push_back({&expected[b], tokens[b]});
     }
     const kv::RowMajor on_cpu = kv::forward(model, cpu_batch);
-    const kv::RowMajor on_device = kv::forward(model, device_batch, nullptr, std::ref(attention));
+    const kv::RowMajor on_device =
+        kv::forward(model, device_batch, nullptr, kv_test::with_attention(attention));
     const double atol = kv::logits_atol(model.config, DType::f32, on_cpu.cwiseAbs().maxCoeff());
     REQUIRE((on_device - on_cpu).cwiseAbs().maxCoeff() <= atol);
   }
@@ -162,7 +163,7 @@ TEST_CASE("device attention: states that it cannot read are refused", "[kernels]
   const auto forward = [&](kv::SequenceState& a, kv::SequenceState* b = nullptr) {
     std::vector<kv::BatchItem> batch = {{&a, {&token, 1}}};
     if (b != nullptr) batch.push_back({b, {&token, 1}});
-    return kv::forward(model, batch, nullptr, std::ref(attention));
+    return kv::forward(model, batch, nullptr, kv_test::with_attention(attention));
   };
   kv::ContiguousCache on_cpu(model.config, 2);
   CHECK_THROWS_AS(forward(on_cpu), std::invalid_argument);

@@ -175,6 +175,20 @@ TEST_CASE("chapter 3's program: a model whose heads have no kernel is refused be
   CHECK_THAT(on_cpu.out, ContainsSubstring("No ladder"));
 }
 
+TEST_CASE("chapters with kernels run the fast path unless told otherwise", "[kernels][programs]") {
+  const std::string program =
+      GENERATE(std::string("03_flash_attention"), std::string("04_shared_heads"),
+               std::string("05_paged_cache"));
+  expect_math(program, "fast");
+  expect_refusal(program, "--math eigen", "--math: 'eigen' is unknown; give plain or fast");
+  // With kernels for attention it is the linear layers'.
+  const Outcome outcome = run(program, "--device emulated --tokens 2 --math plain");
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(report_line(outcome.out, "math") == "plain");
+  CHECK_THAT(report_line(outcome.out, "device"), StartsWith("emulator, "));
+}
+
 TEST_CASE("chapter 3's program: attention that differs ends the run with status 1",
           "[kernels][programs]") {
   const auto status_with = [](float factor) {
@@ -188,9 +202,10 @@ TEST_CASE("chapter 3's program: attention that differs ends the run with status 
       const kv::ModelConfig& config = loaded.model.config;
       const kv::ChapterDevice device(options, kernels, config);
       const auto cache = device.make_cache(8);
-      const kv::Attention planted = [&](std::span<const kv::AttentionItem> items,
-                                        const kv::HeadConfig& heads, int layer, float scale) {
-        device.attention()(items, heads, layer, factor * scale);
+      kv::Math planted = device.math();
+      planted.attention = [&](std::span<const kv::AttentionItem> items, const kv::HeadConfig& heads,
+                              int layer, float scale) {
+        device.math().attention(items, heads, layer, factor * scale);
       };
       kv::GenerationRun run = kv::start_run(loaded, options, std::cout);
       run.push(kv::prefill(loaded.model, *cache, run.tokens(), 512, run.work(), planted));

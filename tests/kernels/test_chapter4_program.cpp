@@ -37,7 +37,7 @@ class OnDevice {
                    kv::attention_steps(0, dtype, decode)) {}
 
   std::vector<float> feed(Tokens tokens, kv::Work* work = nullptr) {
-    return kv::forward(model_, cache_, tokens, work, std::ref(attention_));
+    return kv::forward(model_, cache_, tokens, work, with_attention(attention_));
   }
   std::int64_t kv_bytes_read() const { return attention_.kv_bytes_read(); }
 
@@ -161,10 +161,10 @@ TEST_CASE("chapter 4: two sequences over two KV heads each equal their solo run 
   }
   for (std::size_t b = 0; b < 2; ++b) {
     const Tokens all(tokens[b]);
-    kv::forward(model, together[b], all.first(all.size() - 1), nullptr, std::ref(attention));
+    kv::forward(model, together[b], all.first(all.size() - 1), nullptr, with_attention(attention));
     batch.push_back({&together[b], all.last(1)});
   }
-  const kv::RowMajor logits = kv::forward(model, batch, nullptr, std::ref(attention));
+  const kv::RowMajor logits = kv::forward(model, batch, nullptr, with_attention(attention));
   for (std::size_t b = 0; b < 2; ++b) {
     OnDevice alone(model, AttentionStep::grouped, DType::f32, 6);
     const Tokens all(tokens[b]);

@@ -37,6 +37,7 @@ kv::ChapterDevice chapter(const kv::Model& model, DType dtype, bool is_paged,
   kv::ChapterOptions options;
   options.device = device;
   options.kv_dtype = dtype;
+  options.math = &kv::fast_math();
   kv::KernelOptions kernels;
   kernels.decode = kv::AttentionStep::grouped;
   return {options, is_paged ? kernels.paged() : kernels, model.config};
@@ -51,7 +52,7 @@ Side shuffled(const kv::ChapterDevice& device, std::int64_t capacity, std::int32
     for (const int i : {3, 0, 4, 1, 2}) REQUIRE(others[i].reserve(1));
     for (const int i : {2, 4, 0, 3, 1}) others[i].truncate(0);
   }
-  return {std::make_unique<PagedCache>(pool), device.attention()};
+  return {std::make_unique<PagedCache>(pool), device.math()};
 }
 
 Pair chapters_4_and_5(const kv::Model& model, DType dtype, std::int64_t capacity,
@@ -61,7 +62,7 @@ Pair chapters_4_and_5(const kv::Model& model, DType dtype, std::int64_t capacity
   return {model,
           dtype,
           paged.product_dtype(),
-          {before.make_cache(capacity), before.attention()},
+          {before.make_cache(capacity), before.math()},
           shuffled(paged, capacity, block_size)};
 }
 
@@ -121,7 +122,7 @@ TEST_CASE("chapter 5: a batch of different sequences in one pool gives each its 
       cpu_batch.push_back({&expected[b], tokens[b]});
     }
     const kv::RowMajor on_cpu = kv::forward(model, cpu_batch);
-    const kv::RowMajor on_device = kv::forward(model, device_batch, nullptr, device.attention());
+    const kv::RowMajor on_device = kv::forward(model, device_batch, nullptr, device.math());
     const double atol = kv::logits_atol(model.config, DType::f32, on_cpu.cwiseAbs().maxCoeff());
     REQUIRE((on_device - on_cpu).cwiseAbs().maxCoeff() <= atol);
   }
@@ -137,9 +138,9 @@ TEST_CASE("chapter 5: the story holds on a device, in either format",
   kv::PagingStoryTellers tellers;
   tellers.loaded = &loaded;
   tellers.pool = device.make_pool(kv::num_story_blocks(loaded, block_size), block_size);
-  tellers.attention = device.attention();
+  tellers.math = device.math();
   tellers.make_solo_cache = [&](std::int64_t n) { return before.make_cache(n); };
-  tellers.solo_attention = before.attention();
+  tellers.solo_math = before.math();
   tellers.product_dtype = device.product_dtype();
   std::ostringstream out;
   const kv::PagingStory story = kv::tell_paging_story(tellers, out);

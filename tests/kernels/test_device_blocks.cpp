@@ -16,6 +16,7 @@
 #include "emulator/emulator.hpp"
 #include "kv/cache/host_blocks.hpp"
 #include "kv/cache/paged.hpp"
+#include "kv/fast/attend.hpp"
 #include "support/attention_check.hpp"
 
 namespace {
@@ -406,7 +407,7 @@ TEST_CASE("device blocks: attention over sequences of one pool is that of the ho
                                 actual[b].data(), actual_lse[b].data()});
       }
       const float scale = 0.2f;
-      kv::attend(host_items, heads, layer, scale);
+      kv::fast::attend(host_items, heads, layer, scale);
       attention(device_items, heads, layer, scale);
       // Decode rounds q and the weights in 16 bit.
       const double loose = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 0.02 : 0.12;

@@ -70,6 +70,25 @@ inline std::string text_of(const std::string& out) {
   return out.substr(0, end);
 }
 
+// The chapter runs this Math unless told otherwise, says so in --help, and in its report names the
+// one that it ran.
+inline void expect_math(const std::string& program, const std::string& by_default) {
+  INFO(program);
+  const std::string help = run(program, "--help").out;
+  const std::size_t at = help.find("--math ");
+  REQUIRE(at != std::string::npos);
+  const std::string line = help.substr(at, help.find('\n', at) - at);
+  CHECK_THAT(line, Catch::Matchers::ContainsSubstring("[" + by_default + "]"));
+  for (const std::string name : {"", "plain", "fast"}) {
+    const Outcome outcome =
+        run(program, "--device cpu --tokens 2" + (name.empty() ? "" : " --math " + name));
+    CHECK(outcome.status == 0);
+    const std::string expected = name.empty() ? by_default : name;
+    const std::string label = program == "00_model" ? "math: " : "\nmath" + std::string(20, ' ');
+    CHECK_THAT(outcome.out, Catch::Matchers::ContainsSubstring(label + expected + "\n"));
+  }
+}
+
 // The value of a top-level key, as it is written.
 inline std::string json_value(const std::string& json, const std::string& key) {
   const std::size_t at = json.find("\"" + key + "\": ");

@@ -3,8 +3,8 @@
 // Run a prompt through the model, at most `chunk` rows in a pass, so that the memory for a pass
 // does not grow with the prompt. forward() appends the keys and values of its tokens to the state,
 // so the next chunk finds them there. Return the logits [vocab_size] after the last token. Hand
-// `work` and `attention` on to each pass. A prompt without tokens and a chunk of less than one row
-// are refused by require().
+// `work` and `math` on to each pass. A prompt without tokens and a chunk of less than one row are
+// refused by require().
 //
 // Declarations, with shapes and errors: src/kv/generate.hpp.
 //
@@ -26,7 +26,7 @@ namespace kv {
 
 std::vector<float> prefill(const Model& model, SequenceState& state,
                            std::span<const TokenId> tokens, std::int64_t chunk,
-                           Work* work, const Attention& attention) {
+                           Work* work, const Math& math) {
   KV_TODO();
 }
 

@@ -4,9 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kv/attention/causal.hpp"
 #include "kv/check.hpp"
-#include "kv/exercise.hpp"
 
 namespace kv {
 
@@ -31,9 +29,8 @@ void measure(std::span<const float> q, const HeadRows& keys, double scale,
 
 }  // namespace
 
-//! [attend row]
-KV_EXERCISE double attend_row(std::span<const float> q, const HeadRows& keys, double scale,
-                              std::span<double> out) {
+double reference_row(std::span<const float> q, const HeadRows& keys, double scale,
+                     std::span<double> out) {
   // First pass: s_j = scale * sum_d q[d] * k[j, d], and their maximum.
   std::vector<double> scores(keys.num_rows, 0.0);
   for (std::int64_t j = 0; j < keys.num_rows; ++j) {
@@ -55,7 +52,6 @@ KV_EXERCISE double attend_row(std::span<const float> q, const HeadRows& keys, do
   for (double& element : out) element /= sum;
   return max_score + std::log(sum);
 }
-//! [attend row]
 
 ReferenceAttention reference_attention(const float* q, const float* k, const float* v,
                                        const HeadConfig& heads, std::int64_t q_len,
@@ -67,16 +63,18 @@ ReferenceAttention reference_attention(const float* q, const float* k, const flo
   result.out.assign(q_len * heads.q_dim(), 0.0);
   result.lse.assign(q_len * heads.num_q_heads, kMinusInfinity);
 
+  // The mask and the KV head are written out here: num_visible_keys() and kv_head() are exercises,
+  // and the oracle must not change when a reader writes them.
+  const std::int64_t group_size = heads.num_q_heads / heads.num_kv_heads;
   for (std::int64_t t = 0; t < q_len; ++t) {
-    const std::int64_t num_visible = causal ? num_visible_keys(t, q_len, kv_len) : kv_len;
+    const std::int64_t num_visible = causal ? t + 1 + kv_len - q_len : kv_len;
     for (std::int64_t h = 0; h < heads.num_q_heads && num_visible > 0; ++h) {
-      // Where the KV head of query head h begins.
-      const std::int64_t head = heads.kv_head(static_cast<int>(h)) * head_dim;
+      const std::int64_t head = h / group_size * head_dim;  // where its KV head begins
       const HeadRows keys{k + head, v + head, num_visible, heads.kv_dim()};
       const std::int64_t row = t * heads.num_q_heads + h;
       const std::span q_row(q + row * head_dim, heads.head_dim);
       const std::span out(result.out.data() + row * head_dim, heads.head_dim);
-      result.lse[row] = attend_row(q_row, keys, scale, out);
+      result.lse[row] = reference_row(q_row, keys, scale, out);
       measure(q_row, keys, scale, result);
     }
   }

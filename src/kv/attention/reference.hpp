@@ -1,4 +1,5 @@
-// The oracle: attention in double precision, two passes, no cleverness.
+// The oracle: attention in double precision, two passes, no cleverness. It calls nothing that is an
+// exercise.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ struct HeadRows {
 /// \param scale factor on q.k
 /// \param out   [head_dim], written
 /// \return log-sum-exp of the scores, natural log: \f$ m + \ln \sum_j e^{s_j - m} \f$
-double attend_row(std::span<const float> q, const HeadRows& keys, double scale,
-                  std::span<double> out);
+double reference_row(std::span<const float> q, const HeadRows& keys, double scale,
+                     std::span<double> out);
 
 /// Every other attention of the course is compared with this one.
 ///

@@ -38,7 +38,9 @@ std::span<const Machine> published_devices();
 const Machine& published_device(std::string_view name);
 
 /// Reads memory and multiplies for about a second, on all threads of the team, and keeps the best
-/// of several rounds. The peak is that of fp32 multiply-adds in the instruction set of this build.
+/// of many rounds: they are limits. The memory is read in one place and in several at once, and no
+/// cache holds it (ColdMemory). The peak is that of fp32 multiply-adds in the instruction set of
+/// this build.
 Machine measure_this_machine();
 
 /// What a step asks of a device.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kv/attention/causal.hpp"
-#include "kv/fast/unit.hpp"
 #include "kv/fast/thread_team.hpp"
+#include "kv/fast/unit.hpp"
 
 namespace kv::fast {
 

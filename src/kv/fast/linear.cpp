@@ -6,80 +6,21 @@
 #include <limits>
 #include <vector>
 
-#include "kv/fast/dot.hpp"
+#include "kv/fast/format.hpp"
 #include "kv/fast/thread_team.hpp"
 
 namespace kv::fast {
 
 namespace {
 
-// Up to here each weight row is read once and multiplied with the rows of x in registers; beyond,
-// widening panels of weights for Eigen's product pays.
-constexpr std::int64_t kMaxDotRows = 16;
+// Up to here dot products of a few rows of weights pay; beyond, panels of them for Eigen's product.
+constexpr std::int64_t kMaxDotRows = 48;
 // Weight rows of one panel. Eigen arranges x anew for every panel, so more are better, as long as
 // the widened rows stay in the second-level cache.
 constexpr std::int64_t kMinPanelRows = 64, kMaxPanelRows = 192;
 // Multiplications below which the team is not worth waking: a thread that the system holds up for
 // longer than the whole product takes would hold up the product.
 constexpr std::int64_t kMinShared = 150000;
-constexpr int kDotRows = 3;  // rows of x one pass over a group of weight rows takes
-
-// What a storage format brings: dot products of kDotWeightRows rows of weights, or of one, with
-// 1..kDotRows rows of x, and plain widening.
-struct Format {
-  using Dot = void (*)(const DotRows& rows, const DotInput& in, std::int64_t first_x);
-  using Widen = void (*)(const std::byte* row, std::int64_t first, std::int64_t count, float* out);
-  Dot dot_group[kDotRows];
-  Dot dot_one[kDotRows];
-  Widen widen;
-  bool has_offset = false;
-};
-
-template <class T>
-constexpr Format floats_format() {
-  constexpr int kW = kDotWeightRows;
-  return {{dot_floats<T, kW, 1>, dot_floats<T, kW, 2>, dot_floats<T, kW, 3>},
-          {dot_floats<T, 1, 1>, dot_floats<T, 1, 2>, dot_floats<T, 1, 3>},
-          readers::widen_floats<T>,
-          false};
-}
-
-template <class Reader>
-constexpr Format blocks_format() {
-  constexpr int kW = kDotWeightRows;
-  return {{dot_blocks<Reader, kW, 1>, dot_blocks<Reader, kW, 2>, dot_blocks<Reader, kW, 3>},
-          {dot_blocks<Reader, 1, 1>, dot_blocks<Reader, 1, 2>, dot_blocks<Reader, 1, 3>},
-          readers::widen_blocks<Reader>,
-          Reader::kHasOffset};
-}
-
-Format format_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return floats_format<float>();
-    case DType::f16:
-      return floats_format<f16>();
-    case DType::bf16:
-      return floats_format<bf16>();
-    case DType::q4_0:
-      return blocks_format<readers::Q4_0>();
-    case DType::q4_1:
-      return blocks_format<readers::Q4_1>();
-    case DType::q5_0:
-      return blocks_format<readers::Q5_0>();
-    case DType::q5_1:
-      return blocks_format<readers::Q5_1>();
-    case DType::q8_0:
-      return blocks_format<readers::Q8_0>();
-    case DType::q4_k:
-      return blocks_format<readers::Q4_K>();
-    case DType::q6_k:
-      return blocks_format<readers::Q6_K>();
-  }
-  require(false, "multiply: unknown weight format");
-  return {};
-}
-
 // Rows [begin, end) of one weight matrix.
 struct RowRange {
   const Product* product;
@@ -102,22 +43,50 @@ void sum_blocks(DotInput& in, std::int64_t num_x, std::vector<float>& sums) {
   in.block_sums = sums.data();
 }
 
-void dot_range(const RowRange& range, const DotInput& in, std::int64_t num_x) {
-  const WeightMatrix& w = *range.product->weight;
-  const Format format = format_of(w.dtype);
-  RowMajor& y = *range.product->y;
-  const auto dot = [&](const Format::Dot* table, std::int64_t o, std::int64_t step) {
-    for (std::int64_t r = 0; r < num_x; r += kDotRows) {
-      const std::int64_t count = std::min<std::int64_t>(kDotRows, num_x - r);
-      table[count - 1]({w.row(o), step * w.row_bytes(), &y(r, o), step, y.outerStride()}, in, r);
-    }
-  };
-  // A quarter of the range lies between the rows of a group: far apart, as memory likes it.
+// Calls body(o, step, num_weights) for groups of kDotWeightRows weight rows o, o + step, ... and
+// for the single rows that are left. A quarter of the range lies between the rows of a group: far
+// apart, as memory likes it.
+template <class Body>
+void for_groups(const RowRange& range, Body&& body) {
   const std::int64_t quarter = (range.end - range.begin) / kDotWeightRows;
   for (std::int64_t o = range.begin; o < range.begin + quarter; ++o)
-    dot(format.dot_group, o, quarter);
-  for (std::int64_t o = range.begin + quarter * kDotWeightRows; o < range.end; ++o)
-    dot(format.dot_one, o, 0);
+    body(o, quarter, kDotWeightRows);
+  for (std::int64_t o = range.begin + quarter * kDotWeightRows; o < range.end; ++o) body(o, 0, 1);
+}
+
+// All rows of x with one group of weight rows, in as few passes as there can be of about equal
+// size.
+void dot_passes(const std::array<Dot, kDotRows>& dots, const DotRows& rows, const DotInput& in,
+                std::int64_t num_x) {
+  const std::int64_t num_passes = (num_x + kDotRows - 1) / kDotRows;
+  for (std::int64_t pass = 0; pass < num_passes; ++pass) {
+    const std::int64_t begin = num_x * pass / num_passes;
+    const std::int64_t end = num_x * (pass + 1) / num_passes;
+    DotRows part = rows;
+    part.out += begin * rows.out_stride;
+    dots[end - begin - 1](part, in, begin);
+  }
+}
+
+// Few rows of x. Each weight is widened in a register and meets them there. When quantised rows
+// would take several passes, they are widened once, into the first-level cache.
+void dot_range(const RowRange& range, const DotInput& in, std::int64_t num_x) {
+  thread_local std::vector<float> wide;  // [kDotWeightRows, num_cols]
+  const WeightMatrix& w = *range.product->weight;
+  const bool widen_first = info(w.dtype).block_elements > 1 && num_x > kDotRows;
+  const Format own = format_of(w.dtype), used = widen_first ? format_of(DType::f32) : own;
+  RowMajor& y = *range.product->y;
+  wide.resize(kDotWeightRows * w.num_cols);
+  for_groups(range, [&](std::int64_t o, std::int64_t step, int num_weights) {
+    DotRows rows{w.row(o), step * w.row_bytes(), &y(0, o), step, y.outerStride()};
+    if (widen_first) {
+      for (int i = 0; i < num_weights; ++i)
+        own.widen(w.row(o + i * step), 0, w.num_cols, wide.data() + i * w.num_cols);
+      rows.row = reinterpret_cast<const std::byte*>(wide.data());
+      rows.row_stride = w.num_cols * std::int64_t{sizeof(float)};
+    }
+    dot_passes(num_weights == 1 ? used.dot_one : used.dot_group, rows, in, num_x);
+  });
 }
 
 // Rows of weights widened to fp32, then Eigen's product.
@@ -183,7 +152,7 @@ void linear(std::span<const Product> group, const RowMajor& x) {
   thread_local std::vector<float> sums;
   const bool few_rows = x.rows() <= kMaxDotRows;
   cut_ranges(group, few_rows ? dot_step(group) : panel_step(group), ranges);
-  if (few_rows && has_offset) sum_blocks(in, x.rows(), sums);
+  if (x.rows() <= kDotRows && has_offset) sum_blocks(in, x.rows(), sums);
 
   // Every output element is computed the same way whichever thread takes it.
   std::atomic<std::size_t> next = 0;

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "kv/fast/tile_kernels.hpp"
 #include "kv/cache/sequence_state.hpp"
+#include "kv/fast/tile_kernels.hpp"
 
 namespace kv::fast {
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "kv/fast/block_readers.hpp"
 #include "kv/fast/runs.hpp"
 #include "kv/fast/tile_kernels.hpp"
 #include "kv/fast/tile_reader.hpp"
 #include "kv/fast/unit_rows.hpp"
-#include "kv/fast/block_readers.hpp"
 
 namespace kv::fast {
 

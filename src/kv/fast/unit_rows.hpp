@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kv/fast/tile_kernels.hpp"
 #include "kv/dtype.hpp"
+#include "kv/fast/tile_kernels.hpp"
 
 namespace kv::fast {
 

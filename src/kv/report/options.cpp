@@ -7,9 +7,9 @@
 #include <system_error>
 
 #include "kv/check.hpp"
+#include "kv/fast/thread_team.hpp"
 #include "kv/report/course_table.hpp"
 #include "kv/report/output_file.hpp"
-#include "kv/fast/thread_team.hpp"
 
 namespace kv {
 
