@@ -129,8 +129,7 @@ Sequence random_sequence(std::int64_t before, std::int64_t now, const kv::Model&
 // the products change, then prompts, chunks and decode steps together.
 std::vector<std::vector<std::pair<int, int>>> batch_shapes() {
   std::vector<std::vector<std::pair<int, int>>> shapes;
-  for (const int num_rows : {2, 3, 4, 5, 8, 9, 16, 17, 50})
-    shapes.emplace_back(num_rows, std::pair{9, 1});
+  for (const int num_rows : {2, 4, 5, 6, 9, 50}) shapes.emplace_back(num_rows, std::pair{3, 1});
   shapes.push_back({{0, 20}, {7, 1}, {11, 3}, {1, 1}, {0, 1}});
   shapes.push_back({{70, 1}, {0, 40}, {64, 30}, {3, 1}});
   return shapes;
@@ -207,7 +206,7 @@ TEST_CASE("batch: what another sequence holds never changes a bit of a row", "[m
   const kv::Model model = widened(kv_test::random_model(any_shape()));
   const kv::Math& math = *GENERATE(&kv::plain_math(), &kv::fast_math());
   const kv::KvDType dtype = GENERATE(kv::DType::f32, kv::DType::f16);
-  const Threads threads(GENERATE(1, 2, 3));
+  const Threads threads(GENERATE(1, 3));
   std::mt19937 random(10);
   for (const auto& shape : batch_shapes()) {
     std::vector<Sequence> one, other;
@@ -215,13 +214,13 @@ TEST_CASE("batch: what another sequence holds never changes a bit of a row", "[m
       one.push_back(random_sequence(before, now, model, random));
       other.push_back(random_sequence(before, now, model, random));
     }
-    for (const std::size_t kept : {std::size_t{0}, shape.size() / 2, shape.size() - 1}) {
+    const kv::RowMajor expected = run_batch(model, one, dtype, math);
+    for (const std::size_t kept : {std::size_t{0}, shape.size() - 1}) {
       std::vector<Sequence> mixed = other;
       mixed[kept] = one[kept];
       INFO(math.name << ", " << shape.size() << " sequences, number " << kept << " kept");
       const auto r = static_cast<std::int64_t>(kept);
-      REQUIRE(row(run_batch(model, one, dtype, math), r) ==
-              row(run_batch(model, mixed, dtype, math), r));
+      REQUIRE(row(run_batch(model, mixed, dtype, math), r) == row(expected, r));
     }
   }
 }

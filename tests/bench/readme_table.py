@@ -16,22 +16,35 @@ END = "<!-- end of speed table -->\n"
 
 def label(key):
     kind, _, depth = key.partition("@")
+    behind = "" if depth == "0" else f" behind {int(depth):,} tokens"
     if kind.startswith("prefill"):
-        return f"prefill of {kind[len('prefill'):]} tokens"
+        return f"prefill of {kind[len('prefill'):]} tokens{behind}"
+    if kind.startswith("batch"):
+        return f"decode of {kind[len('batch'):]} sequences together, {depth} tokens each"
     if kind == "recompute":
         return f"chapter 1: a token after {depth}, all recomputed"
-    return "decode, empty cache" if depth == "0" else f"decode after {int(depth):,} tokens"
+    return f"decode{behind or ', empty cache'}"
+
+
+def ratio(figure):
+    return f"{figure['ratio']:.2f} ({figure['ratio_min']:.2f} to {figure['ratio_max']:.2f})"
 
 
 def rows(record):
     for format_name, figures in record["results"].items():
         for key, figure in figures.items():
-            if isinstance(figure, dict):
+            if isinstance(figure, dict) and "llama.cpp" in figure:
                 yield (f"| {format_name} | {label(key)} | {figure['ours']:.1f} | "
-                       f"{figure['llama.cpp']:.1f} | {figure['ratio']:.2f} "
-                       f"({figure['ratio_min']:.2f} to {figure['ratio_max']:.2f}) |\n")
+                       f"{figure['llama.cpp']:.1f} | {ratio(figure)} |\n")
             elif key.startswith("recompute@"):
                 yield f"| {format_name} | {label(key)} | {figure:.1f} | | |\n"
+
+
+def plain_rows(record):
+    for format_name, figures in record["results"].items():
+        for key, figure in figures.get("plain", {}).items():
+            yield (f"| {format_name} | {label(key)} | {figure['plain']:.1f} | {figure['fast']:.1f} | "
+                   f"{ratio(figure)} |\n")
 
 
 def table(paths):
@@ -40,11 +53,16 @@ def table(paths):
         with open(path) as file:
             record = json.load(file)
         version = record["llama.cpp"].removeprefix("version: ")
-        text += (f"{record['threads']} threads of {record['machine']} ({', '.join(record['isa'])}), "
+        text += (f"**{record['isa']}**, {record['threads']} threads of {record['machine']}, "
                  f"{record['date']}, {record['note']} ({version}); SmolLM2-135M's shape; tokens per "
                  f"second, medians of {record['rounds']} interleaved rounds:\n\n"
                  "| weights | what | here | llama.cpp | ratio (lowest to highest round) |\n"
                  "|---|---|---:|---:|---:|\n" + "".join(rows(record)) + "\n")
+        plain = "".join(plain_rows(record))
+        if plain:
+            text += ("The same with `--math plain`, beside the fast path:\n\n"
+                     "| weights | what | plain | fast | ratio (lowest to highest round) |\n"
+                     "|---|---|---:|---:|---:|\n" + plain + "\n")
     return text
 
 

@@ -75,10 +75,10 @@ inline std::string text_of(const std::string& out) {
 inline void expect_math(const std::string& program, const std::string& by_default) {
   INFO(program);
   const std::string help = run(program, "--help").out;
-  const std::size_t at = help.find("--math ");
-  REQUIRE(at != std::string::npos);
-  const std::string line = help.substr(at, help.find('\n', at) - at);
-  CHECK_THAT(line, Catch::Matchers::ContainsSubstring("[" + by_default + "]"));
+  const std::size_t at = help.find("--math "), end = help.find("code of", at);
+  REQUIRE(end != std::string::npos);
+  // Versions of CLI11 write it as TEXT=plain or TEXT [plain].
+  CHECK_THAT(help.substr(at, end - at), Catch::Matchers::ContainsSubstring(by_default));
   for (const std::string name : {"", "plain", "fast"}) {
     const Outcome outcome =
         run(program, "--device cpu --tokens 2" + (name.empty() ? "" : " --math " + name));

@@ -51,6 +51,8 @@ class SpanRows {
     stride_ = head_dim;
   }
 
+  SpanRows(SpanRows&&) = default;  // and no copies: data_ may point into widened_
+
   HeadView top(std::int64_t num_rows, int head_dim) const {
     return {data_, num_rows, head_dim, Eigen::OuterStride<>(stride_)};
   }

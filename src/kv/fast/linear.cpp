@@ -14,6 +14,10 @@ namespace kv::fast {
 namespace {
 
 // Up to here dot products of a few rows of weights pay; beyond, panels of them for Eigen's product.
+// Measured, one thread of a Xeon with AVX-512, BF16 weights [3072, 576], microseconds of dots and
+// of panels: 1 row of x 127 and 328, 4 rows 157 and 650, 9 rows 350 and 894, 32 rows 1302 and 1532,
+// 48 rows both about 2050. Q8_0: 1 row 109 and 323, 9 rows 455 and 886, 48 rows 1885 and 2004.
+// AVX2: 1 row 118 and 355, 48 rows 3223 and 3868.
 constexpr std::int64_t kMaxDotRows = 48;
 // Weight rows of one panel. Eigen arranges x anew for every panel, so more are better, as long as
 // the widened rows stay in the second-level cache.
@@ -21,6 +25,7 @@ constexpr std::int64_t kMinPanelRows = 64, kMaxPanelRows = 192;
 // Multiplications below which the team is not worth waking: a thread that the system holds up for
 // longer than the whole product takes would hold up the product.
 constexpr std::int64_t kMinShared = 150000;
+
 // Rows [begin, end) of one weight matrix.
 struct RowRange {
   const Product* product;
