@@ -2,9 +2,10 @@
 // turns, because other programs may slow the machine down at any moment.
 #pragma once
 
-#include <Eigen/Core>
 #include <array>
 #include <cstdint>
+
+#include "kv/tensor.hpp"
 
 namespace kv {
 

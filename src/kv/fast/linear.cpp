@@ -94,17 +94,21 @@ void dot_range(const RowRange& range, const DotInput& in, std::int64_t num_x) {
   });
 }
 
-// Rows of weights widened to fp32, then Eigen's product.
+// Rows of weights, widened to fp32 unless they are, through Eigen's product.
 void panel_range(const RowRange& range, const RowMajor& x) {
-  thread_local RowMajor panel;
+  thread_local std::vector<float> panel;  // only ever grows
   const WeightMatrix& w = *range.product->weight;
-  const Format format = format_of(w.dtype);
-  const std::int64_t num_rows = range.end - range.begin;
-  if (panel.rows() < num_rows || panel.cols() != w.num_cols) panel.resize(num_rows, w.num_cols);
-  for (std::int64_t i = 0; i < num_rows; ++i)
-    format.widen(w.row(range.begin + i), 0, w.num_cols, panel.row(i).data());
-  range.product->y->middleCols(range.begin, num_rows).noalias() =
-      x * panel.topRows(num_rows).transpose();
+  const std::int64_t num_rows = range.end - range.begin, num_cols = w.num_cols;
+  const float* rows = reinterpret_cast<const float*>(w.row(range.begin));
+  if (w.dtype != DType::f32) {
+    panel.resize(std::max<std::size_t>(panel.size(), num_rows * num_cols));
+    const Format format = format_of(w.dtype);
+    for (std::int64_t i = 0; i < num_rows; ++i)
+      format.widen(w.row(range.begin + i), 0, num_cols, panel.data() + i * num_cols);
+    rows = panel.data();
+  }
+  const Eigen::Map<const RowMajor> weights(rows, num_rows, num_cols);
+  range.product->y->middleCols(range.begin, num_rows).noalias() = x * weights.transpose();
 }
 
 // Cuts the output rows of all products into ranges of at most `step` rows.
