@@ -52,7 +52,7 @@ double max_abs(const std::vector<float>& values) {
 }
 
 // Attention in fp32 against the oracle, in units of eps * max(1, A) * max|v|.
-double attention_ratio(unsigned seed) {
+double attention_ratio(unsigned seed, const kv::Math& math) {
   Random random(seed);
   kv::ModelConfig config;
   config.num_layers = 1;
@@ -72,7 +72,7 @@ double attention_ratio(unsigned seed) {
   cache.commit(kv_len);
   const float scale = 1.0f / std::sqrt(static_cast<float>(config.heads.head_dim));
   const kv::AttentionItem item{q.data(), config.heads.q_dim(), q_len, &cache, out.data(), nullptr};
-  kv::attend({&item, 1}, config.heads, 0, scale);
+  math.attention({&item, 1}, config.heads, 0, scale);
   const auto exact =
       kv::reference_attention(q.data(), k.data(), v.data(), config.heads, q_len, kv_len, scale);
   double largest = 0.0;
@@ -89,7 +89,7 @@ struct LogitRatios {
   double oracle = 0.0;
 };
 
-LogitRatios logit_ratios(unsigned seed, kv::KvDType dtype) {
+LogitRatios logit_ratios(unsigned seed, kv::KvDType dtype, const kv::Math& math) {
   Random random(seed);
   kv_test::RandomModelShape shape;
   shape.num_layers = random.pick({1, 2, 4, 7});
@@ -99,7 +99,8 @@ LogitRatios logit_ratios(unsigned seed, kv::KvDType dtype) {
   shape.d_model = random.pick({32, 64, 96, 128});
   shape.ffn_dim = random.pick({32, 64, 160, 320});
   shape.seed = seed;
-  const kv::Model model = kv_test::random_model(shape);
+  kv::Model model = kv_test::random_model(shape);
+  kv::widen_weights(model);
   const int prompt_len = random.pick({1, 2, 16, 17, 40}), chunk = random.pick({1, 4, 5, 100});
   constexpr int kSteps = 3;
   const auto tokens = random.tokens(prompt_len + kSteps, model.config.vocab_size);
@@ -108,10 +109,13 @@ LogitRatios logit_ratios(unsigned seed, kv::KvDType dtype) {
 
   LogitRatios ratios;
   kv::ContiguousCache cache(model.config, prompt_len + kSteps, dtype);
-  std::vector<float> cached = kv::prefill(model, cache, all.first(prompt_len), chunk);
+  std::vector<float> cached =
+      kv::prefill(model, cache, all.first(prompt_len), chunk, nullptr, math);
   for (int step = 0; step <= kSteps; ++step) {
-    if (step > 0) cached = kv::forward(model, cache, all.subspan(prompt_len + step - 1, 1));
-    const auto recomputed = kv::recompute(model, all.first(prompt_len + step), dtype);
+    if (step > 0)
+      cached = kv::forward(model, cache, all.subspan(prompt_len + step - 1, 1), nullptr, math);
+    const auto recomputed =
+        kv::recompute(model, all.first(prompt_len + step), dtype, nullptr, math);
     const auto& row = exact[prompt_len + step - 1];
     const double unit =
         kv::logits_atol(model.config, dtype, max_abs(recomputed)) / kv::kLogitsFactor;
@@ -126,21 +130,24 @@ LogitRatios logit_ratios(unsigned seed, kv::KvDType dtype) {
 }  // namespace
 
 int main() {
-  double attention = 0.0;
-  for (unsigned seed = 1; seed <= 200; ++seed)
-    attention = std::max(attention, attention_ratio(seed));
-  std::printf("attention, fp32: largest error %.2f of eps * max(1, A) * max|v| (200 cases)\n",
-              attention);
-  for (const kv::KvDType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    LogitRatios worst;
-    for (unsigned seed = 1; seed <= 60; ++seed) {
-      const LogitRatios ratios = logit_ratios(seed, dtype);
-      worst.chapters = std::max(worst.chapters, ratios.chapters);
-      worst.oracle = std::max(worst.oracle, ratios.oracle);
+  for (const kv::Math* math : {&kv::plain_math(), &kv::fast_math()}) {
+    double attention = 0.0;
+    for (unsigned seed = 1; seed <= 200; ++seed)
+      attention = std::max(attention, attention_ratio(seed, *math));
+    std::printf("%s: attention, fp32: largest error %.2f of eps * max(1, A) * max|v| (200 cases)\n",
+                math->name.data(), attention);
+    for (const kv::KvDType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      LogitRatios worst;
+      for (unsigned seed = 1; seed <= 60; ++seed) {
+        const LogitRatios ratios = logit_ratios(seed, dtype, *math);
+        worst.chapters = std::max(worst.chapters, ratios.chapters);
+        worst.oracle = std::max(worst.oracle, ratios.oracle);
+      }
+      std::printf(
+          "%s: logits, %s cache: chapters 1 and 2 differ by %.3f of the bound without its factor",
+          math->name.data(), kv::info(dtype).name.data(), worst.chapters);
+      if (dtype == DType::f32) std::printf("; chapter 1 and double by %.3f", worst.oracle);
+      std::printf(" (240 prefixes of 60 models)\n");
     }
-    std::printf("logits, %s cache: chapters 1 and 2 differ by %.3f of the bound without its factor",
-                kv::info(dtype).name.data(), worst.chapters);
-    if (dtype == DType::f32) std::printf("; chapter 1 and double by %.3f", worst.oracle);
-    std::printf(" (240 prefixes of 60 models)\n");
   }
 }

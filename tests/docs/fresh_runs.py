@@ -12,7 +12,7 @@ RULES = [
     ("rate of a report", r"^tokens/s +[\d.]+$", "tokens/s <rate>"),
     ("what runs attention; the steps behind the colon stay", r"^(device +)(?!cpu)[^:]*", r"\1<device>"),
     ("threads", r"\b\d+ threads?\b", "<threads>"),
-    ("differences by rounding, with other vector widths; bounds stay", r"\b0\.0e\+00|(?<!bound )\b\d(?:\.\d)?e-0[5-9]", "<rounding>"),
+    ("differences by rounding, with other vector widths; bounds stay", r"\b0\.0e\+00|(?<!bound )(?<![\w.])\d(?:\.\d)?e-0[5-9]", "<rounding>"),
     ("the same, written shortly", r"difference +(0|0\.0\d+)(?= \(bound)", "difference <rounding>"),
     ("the measured roofline of this machine", r"^( +this machine) .*", r"\1 <measured>"),
     ("where a race was met first; lines of the source", r"(\(\d+,0,0\)|\(byte \d+\)|\.cuh:\d+)", "<place>"),

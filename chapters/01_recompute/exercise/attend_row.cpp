@@ -20,7 +20,7 @@
 //   1  the logarithm of the sum of exponentials is returned
 //   1  rows are row_stride apart
 //
-// Page:  chapters/01_recompute/README.md
+// Page:  chapters/01_recompute/README.md#attention-of-one-row
 // Grade: ./kv grade 01_attend_row
 #include <cmath>
 

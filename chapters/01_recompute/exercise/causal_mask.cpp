@@ -13,7 +13,7 @@
 //   2  a text in two passes sees what it sees in one
 //   1  rows before the first key see none
 //
-// Page:  chapters/01_recompute/README.md#the-equations
+// Page:  chapters/01_recompute/README.md#attention-of-one-row
 // Grade: ./kv grade 01_causal_mask
 #include <algorithm>
 

@@ -35,7 +35,7 @@ trap 'rm -f "$wasm"' EXIT
   "$src"/kv/cost/cost_numbers.cpp "$src"/kv/report/json.cpp "$src"/kv/report/block_trace.cpp \
   "$src"/kv/report/numbers.cpp "$src"/kv/model/utf8.cpp "$src"/kv/cache/block_pool.cpp \
   "$src"/kv/cache/prefix_index.cpp "$src"/kv/cache/block_allocator.cpp \
-  "$src"/kv/attention/reference.cpp
+  "$src"/kv/attention/reference.cpp "$src"/kv/config.cpp
 {
   printf 'const KV_WASM = "'
   base64 <"$wasm" | tr -d '\n'
