@@ -47,6 +47,7 @@ Ratios ratios_of(unsigned seed, DType dtype, int step) {
   kv::Device& device = kv::device(kv::Backend::emulated);
   kv::DeviceAttention attention(device, model.config.heads, dtype,
                                 kv::attention_steps(step, dtype));
+  const kv::Math math{"device", kv::fast_math().linear, std::ref(attention)};
   kv::ContiguousCache on_cpu(model.config, prompt_len + kSteps, dtype);
   kv::DeviceCache on_device(device, model.config, prompt_len + kSteps, dtype);
   const DType product_dtype =
@@ -56,8 +57,7 @@ Ratios ratios_of(unsigned seed, DType dtype, int step) {
     const int count = at == 0 ? prompt_len : 1;
     const std::span part(tokens.data() + at, static_cast<std::size_t>(count));
     const kv::RowMajor expected = kv::forward_all(model, on_cpu, part);
-    const kv::RowMajor actual =
-        kv::forward_all(model, on_device, part, nullptr, std::ref(attention));
+    const kv::RowMajor actual = kv::forward_all(model, on_device, part, nullptr, math);
     for (int r = 0; r < count; ++r) {
       const double largest = expected.row(r).cwiseAbs().maxCoeff();
       const double difference = (actual.row(r) - expected.row(r)).cwiseAbs().maxCoeff();
