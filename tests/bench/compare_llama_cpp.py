@@ -126,6 +126,7 @@ def main():
     parser.add_argument("--naive", type=int, default=0, help="prefix that chapter 1 recomputes")
     parser.add_argument("--plain", action="store_true", help="also time the plain path")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--llama-version", required=True, help="its commit, for the record")
     parser.add_argument("--isa", required=True, help="instruction set of both builds, for the record")
     parser.add_argument("--note", default="", help="compilers and flags, for the record")
     parser.add_argument("--out", required=True)
@@ -153,16 +154,13 @@ def main():
         result["read_gb_per_second"] = statistics.median(r["read_gb_per_second"] for r in rounds)
         results[format_name] = result
 
-    printed = subprocess.run([os.path.join(args.llama_bin, "llama-bench"), "--version"],
-                             capture_output=True, text=True)
-    version = (printed.stdout + printed.stderr).strip().splitlines()
     record = {
         "date": datetime.date.today().isoformat(),
         "machine": cpu_model(),
         "isa": args.isa,
         "threads": args.threads,
         "rounds": args.rounds,
-        "llama.cpp": version[0] if version else "unknown",
+        "llama.cpp": args.llama_version,
         "note": args.note,
         "commands": [],
         "unit": "tokens per second",

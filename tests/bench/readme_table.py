@@ -52,9 +52,8 @@ def table(paths):
     for path in paths:
         with open(path) as file:
             record = json.load(file)
-        version = record["llama.cpp"].removeprefix("version: ")
         text += (f"**{record['isa']}**, {record['threads']} threads of {record['machine']}, "
-                 f"{record['date']}, {record['note']} ({version}); SmolLM2-135M's shape; tokens per "
+                 f"{record['date']}, {record['note']} ({record['llama.cpp']}); SmolLM2-135M's shape; tokens per "
                  f"second, medians of {record['rounds']} interleaved rounds:\n\n"
                  "| weights | what | here | llama.cpp | ratio (lowest to highest round) |\n"
                  "|---|---|---:|---:|---:|\n" + "".join(rows(record)) + "\n")
